@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import attrs
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pydantic
 import pytest
@@ -94,24 +93,14 @@ def test_is_a_pytree(name: str) -> None:
     again = jax.tree.map(lambda v: v + 1, made)
     assert type(again) is type(made)
     assert (again.x, again.a) == (2.0, "s")
-    assert jax.tree.structure(made) == jax.tree.structure(make(5.0, "s"))
+    structure = jax.tree.structure(made)
+    assert structure == jax.tree.structure(make(5.0, "s"))
+    assert pickle.loads(pickle.dumps(structure)) == structure  # noqa: S301
     for other in ("t", b"s"):
         assert jax.tree.structure(made) != jax.tree.structure(make(1.0, other))
     for one, two in ((1, True), (1, 1.0), (0.0, -0.0), ((1,), (1.0,))):
         assert jax.tree.structure(make(0, one)) != jax.tree.structure(make(0, two))
     assert jax.tree.structure(make(0, float("nan"))) == jax.tree.structure(make(0, float("nan")))
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_through_transformations(name: str) -> None:
-    """Registered instances go through jit, vmap, grad, and pickle with their treedefs."""
-    make = CLASSES[name]
-    made = make(jnp.ones(2), 3)
-    assert jax.jit(lambda p: p.x * p.a)(made).tolist() == [3.0, 3.0]
-    assert jax.vmap(lambda p: p)(made).a == 3
-    assert jax.grad(lambda p: (p.x * p.a).sum())(made).x.tolist() == [3.0, 3.0]
-    structure = jax.tree.structure(made)
-    assert pickle.loads(pickle.dumps(structure)) == structure  # noqa: S301
 
 
 def test_loading_where_the_class_is_not_registered(monkeypatch: pytest.MonkeyPatch) -> None:

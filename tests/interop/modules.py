@@ -1,10 +1,7 @@
 """A module with statics of each spelling, for the tests of `leafwise.interop.equinox`."""
 
-import functools
-
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import pytest
 
 import leafwise as lw
@@ -29,8 +26,3 @@ class Layer(Module):
         for _ in range(self.depth):
             x = getattr(jax.nn, self.act)(self.w * x)
         return x
-
-    @functools.cached_property
-    def norm(self) -> float:
-        """The norm, computed once."""
-        return float(jnp.linalg.norm(self.w))

@@ -62,22 +62,6 @@ def test_diffrax() -> None:
     assert jnp.allclose(grown.ys.x[0], y0.x * jnp.exp(0.5), rtol=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.works("diffrax", "gradients of a solve with respect to a leafwise class")
-def test_diffrax_gradient() -> None:
-    """The gradient is an instance with the statics of the arguments."""
-    if eqx.__version__ == "0.13.2" and not hasattr(jax.core, "get_aval"):
-        pytest.skip("this equinox asks JAX for a name that it no longer has")
-
-    def final(args: Args) -> jax.Array:
-        adjoint, y0 = diffrax.DirectAdjoint(), State(jnp.asarray(1.0))
-        return solve(Field(jnp.asarray(1.0)), y0, args, adjoint=adjoint).ys.x[0]
-
-    gradient = eqx.filter_jit(eqx.filter_grad(final))(Args(jnp.asarray(0.5)))
-    assert (type(gradient), gradient.power) == (Args, 1)
-    assert jnp.allclose(gradient.rate, -jnp.exp(-0.5), rtol=1e-3)
-
-
 class Solver(Module):
     """A module with a sound key that holds a solver of diffrax as a static."""
 

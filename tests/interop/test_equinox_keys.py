@@ -23,7 +23,7 @@ from tests.kit.processes import run_python
 
 import leafwise as lw
 from leafwise.interop.equinox import Module
-from leafwise.testing import check_pytree, check_recompilation
+from leafwise.testing import check_pytree
 from leafwise.testing.strategies import instances
 
 from .modules import KEEPS, Layer, works
@@ -179,14 +179,6 @@ def test_laws() -> None:
     check_pytree(drawn, without=without, settings=settings(max_examples=10))
 
 
-@pytest.mark.slow
-@works("`check_recompilation` on `leafwise.interop.equinox.Module`")
-def test_recompilation() -> None:
-    """Statics retrace, and leaves do not."""
-    drawn = instances(Declared, static=st.sampled_from([1, True, 0.0, -0.0, "a"]))
-    check_recompilation(drawn, retrace_on={"static"}, reuse_on={"w"})
-
-
 @works("explanations of `leafwise.interop.equinox.Module`: the static is named")
 def test_explanation() -> None:
     """A retrace is explained by the field's path, and by type where only that differs."""
@@ -260,15 +252,6 @@ def test_no_program_answers_for_another() -> None:
     assert program(M(1.0, scaled_by(rates))) == 8
     rates[0] = 7.5
     assert program(first) == program(other) == 7.5
-
-
-@works("a `functools.cached_property` changes no tree definition")
-def test_cached_property() -> None:
-    """Touching one changes nothing that JAX sees."""
-    layer = Layer(jnp.ones(4))
-    before = jax.tree.structure(layer)
-    assert layer.norm == 2.0
-    assert jax.tree.structure(layer) == before
 
 
 SCRIPT = """

@@ -74,23 +74,6 @@ def test_transformations() -> None:
     assert eqx.tree_equal(eqx.tree_deserialise_leaves(file, Net(jax.random.key(1))), net)
 
 
-@works(f"{KEEPS} methods as pytrees")
-def test_methods() -> None:
-    """A bound method is a pytree whose program depends on the statics."""
-
-    class Scale(Module):
-        w: jax.Array
-        power: int = lw.static_field(default=1)
-
-        def apply(self, x: jax.Array) -> jax.Array:
-            return self.w * x**self.power
-
-    run = jax.jit(lambda method, x: method(x))
-    with lw.budget(traces=3, exact=True, of="<lambda>", eager=False):
-        for power in (1, 1, True, 2):
-            assert float(run(Scale(jnp.asarray(2.0), power).apply, 3.0)) == 2.0 * 3.0**power
-
-
 @works(f"{KEEPS} abstract classes and attributes, generics and inheritance")
 def test_inheritance() -> None:
     """Abstract, final, generic: what equinox refuses is refused, and new statics count."""

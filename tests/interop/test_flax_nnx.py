@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 import leafwise as lw
@@ -19,19 +18,6 @@ with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecat
 pytestmark = pytest.mark.filterwarnings("ignore:jax.core.get_opaque_trace_state is deprecated")
 
 register_nnx_data()
-
-
-def _nnx_jit_works() -> bool:
-    try:
-        nnx.jit(lambda x: x)(1.0)
-    except TypeError:  # flax 0.12.1 gives jax.jit an argument that JAX 0.10 no longer has
-        return False
-    return True
-
-
-needs_nnx_jit = pytest.mark.skipif(
-    not _nnx_jit_works(), reason="nnx.jit of this flax cannot call jax.jit of this JAX"
-)
 
 
 @lw.pytree
@@ -123,48 +109,6 @@ def test_statics_of_nnx_are_confused() -> None:
     assert nnx.split(Flagged(1))[0] == nnx.split(Flagged(True))[0]
 
 
-@pytest.mark.works("flax", "`nnx.grad`, `nnx.value_and_grad` over modules that hold them")
-def test_nnx_grad() -> None:
-    """Gradients by nnx and by JAX reach the Variables inside a leafwise class."""
-    model = Model()
-    grads = nnx.grad(lambda model: model(X).sum())(model)
-    by_jax = jax.grad(lambda scale: scale(model.linear(X)).sum())(model.scale)
-    assert type(by_jax) is Scale
-    assert np.allclose(grads["scale"]["w"][...], by_jax.w[...])
-
-
-@pytest.mark.works("flax", "`nnx.jit` over modules that hold leafwise classes")
-@pytest.mark.works("flax", "`nnx.Optimizer` trains the Variables inside, jitted once")
-@needs_nnx_jit
-def test_training() -> None:
-    """A model with a leafwise class inside is trained, and so are the Variables in the class."""
-    model = Model()
-    optimizer = nnx.Optimizer(model, optax.sgd(0.05), wrt=nnx.Param)
-
-    @nnx.jit
-    def step(model: Model, optimizer: Any) -> None:
-        optimizer.update(model, nnx.grad(lambda model: model(X).sum())(model))
-
-    with lw.budget(traces=1, exact=True, eager=False):
-        for _ in range(3):
-            step(model, optimizer)
-    assert not np.allclose(model.scale.w[...], 1)
-    assert model.table.w.tolist() == [5, 5, 5]
-
-
-@pytest.mark.works("flax", "an `nnx.Module` as a dynamic field of a leafwise class")
-def test_module_in_a_field() -> None:
-    """Modules are pytrees: in a dynamic field they go through JAX's transformations."""
-    holder = Holder(nnx.Linear(3, 2, rngs=nnx.Rngs(0)))
-    step = jax.jit(lambda holder, x: holder.it(x))
-    with lw.budget(traces=1, exact=True, eager=False):
-        for seed in range(2):
-            step(Holder(nnx.Linear(3, 2, rngs=nnx.Rngs(seed))), X)
-    grads = jax.grad(lambda holder: holder.it(X).sum())(holder)
-    assert type(grads) is Holder
-    assert grads.it.bias[...].tolist() == [2, 2]
-
-
 @pytest.mark.works(
     "flax",
     "`nnx.GraphDef` in a static field",
@@ -228,28 +172,6 @@ def test_a_captured_model_updated_in_place() -> None:
         np.testing.assert_allclose(warned(X), net(X), rtol=1e-5)
     with lw.debug.check_captures(), pytest.raises(lw.errors.StaleCaptureError):
         ignored(X)
-
-
-@pytest.mark.works("flax", "`nnx.State` and `nnx.GraphDef` as dynamic fields")
-def test_graph_and_state_in_fields() -> None:
-    """A state is a pytree of arrays, a GraphDef one without leaves."""
-
-    @lw.pytree
-    class Split:
-        graph: nnx.GraphDef[Any]
-        state: nnx.State
-
-        def __call__(self, x: jax.Array) -> jax.Array:
-            return nnx.merge(self.graph, self.state)(x)
-
-    def made(seed: int) -> Split:
-        return Split(*nnx.split(nnx.Linear(3, 2, rngs=nnx.Rngs(seed))))
-
-    step = jax.jit(lambda split, x: split(x))
-    with lw.budget(traces=1, exact=True, eager=False):
-        for seed in range(3):
-            assert step(made(seed), X).shape == (2, 2)
-    assert jax.tree.leaves(made(0).graph) == []
 
 
 def test_attributes_of_a_graph_have_their_paths() -> None:

@@ -67,19 +67,6 @@ def test_replace() -> None:
     assert lw.replace(state, count=2).count == 2
 
 
-@pytest.mark.works("flax", "statics of leafwise classes stay type-exact in a `struct.dataclass`")
-def test_statics_inside_are_told_apart() -> None:
-    """`1` and `True` in a leafwise class are two programs, wherever flax holds it."""
-
-    @jax.jit
-    def power(state: State) -> Any:
-        return state.scale.power
-
-    with lw.budget(traces=2, exact=True, eager=False):
-        for value in (1, True, 1):
-            power(State(Scale(jnp.ones(2), value), 1))
-
-
 @pytest.mark.works(
     "flax",
     "type-exact statics of a `struct.dataclass` itself",
@@ -179,18 +166,6 @@ class Mlp(nn.Module):
 @jax.jit
 def apply(net: Net, x: jax.Array) -> jax.Array:
     return net(x)
-
-
-@pytest.mark.works("flax", "linen modules in static fields: equal configuration, one program")
-def test_modules_as_statics() -> None:
-    """A module that is built again with equal configuration is the same static; another is not."""
-    x = jnp.ones((1, 3))
-    made = {"params": {"kernel": jnp.ones((3, 3)), "bias": jnp.ones(3)}}
-    with lw.budget(traces=1, exact=True, eager=False):
-        for _ in range(3):
-            assert apply(Net(made, nn.Dense(3)), x).tolist() == [[4, 4, 4]]
-    with lw.budget(traces=1, exact=True, eager=False):
-        assert apply(Net(made, nn.Dense(3, dtype=jnp.bfloat16)), x).dtype == jnp.bfloat16
 
 
 @pytest.mark.works("flax", "the configuration of a static linen module is read type-exactly")

@@ -60,15 +60,6 @@ def test_checked_at_construction(options: dict[str, bool]) -> None:
         assert "Point.__init__" in str(raised.value)
 
 
-@pytest.mark.works("jaxtyping", "`lw.replace` checks again")
-def test_checked_by_replace() -> None:
-    """A changed copy is constructed, so all fields are checked together."""
-    made = point()(X, Y)
-    assert lw.replace(made, x=jnp.ones((2, 5))).x.shape == (2, 5)
-    with pytest.raises(TypeCheckError):
-        lw.replace(made, y=jnp.ones(3))
-
-
 @pytest.mark.works(
     "jaxtyping", "no check when JAX rebuilds: `tree.map`, `vmap`, `eval_shape`, axes"
 )

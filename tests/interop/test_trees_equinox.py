@@ -11,7 +11,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
 import leafwise as lw
 
@@ -178,27 +177,6 @@ def test_axes_of_modules() -> None:
     alone = [lw.update(tree, {"scale.factor": jnp.full(1, n)})(x) for n in (1.0, 2.0, 3.0)]
     assert jnp.allclose(mapped, jnp.stack(alone))
     assert jnp.allclose(filtered(tree), jnp.stack(alone))
-
-
-@pytest.mark.slow
-def test_shardings_of_modules() -> None:
-    """Fields of equinox modules declare shardings in their metadata, or by `lw.field`."""
-
-    class Spread(eqx.Module):
-        w: jax.Array = eqx.field(metadata={"sharding": PartitionSpec("x")})
-        linear: eqx.nn.Linear
-        v: Any = lw.field(default=None, sharding=PartitionSpec("y"))
-
-    mesh = jax.make_mesh((4, 2), ("x", "y"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    module = Spread(jnp.ones(4), eqx.nn.Linear(4, 4, key=jax.random.key(0)), jnp.ones(2))
-    specs = PartitionSpec("x"), PartitionSpec(None, "y"), PartitionSpec("y")
-    placed = lw.shard(module, mesh, paths={"linear.weight": specs[1]})
-    found = placed.w.sharding, placed.linear.weight.sharding, placed.v.sharding
-    assert found == tuple(NamedSharding(mesh, spec) for spec in specs)
-
-    mlp = eqx.nn.MLP(2, 2, 2, 1, key=jax.random.key(0))
-    with pytest.raises(lw.errors.TreeError, match=r"MLP\.activation: expected an array"):
-        lw.shard(mlp, mesh)
 
 
 with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated

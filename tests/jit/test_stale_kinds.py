@@ -5,6 +5,7 @@ import functools
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from random import Random
 from typing import Any
 
@@ -81,13 +82,10 @@ def test_a_change_is_seen(kind: str) -> None:
 
 def result_after(place: Place, way: str, count: int) -> Any:
     """Return what a function gives that is called for the first time after some changes."""
-    built = built_of(place, way)
-    try:
+    with closing(built_of(place, way)) as built:
         for state in place.states[:count]:
             built.change(state.code)
         return outcomes(built.function(ONES))
-    finally:
-        built.close()
 
 
 def check_place(kind: str, way: str) -> None:
@@ -95,10 +93,9 @@ def check_place(kind: str, way: str) -> None:
     place = PLACES[kind](Random(0), "place")  # noqa: S311  # a fixed seed
     if way != WAYS["plain"]:  # the same number, another one, and what is not read
         place = dataclasses.replace(place, states=place.states[::2])
-    built = built_of(place, way)
-    strict = jit(built.function, on_stale="raise")
-    fresh = jit(lambda x: built.function(x), on_stale="retrace")
-    try:
+    with closing(built_of(place, way)) as built:
+        strict = jit(built.function, on_stale="raise")
+        fresh = jit(lambda x: built.function(x), on_stale="retrace")
         _ = strict(ONES), fresh(ONES)
         found = traced = place.states[0].found
         for count, state in enumerate(place.states, 1):
@@ -111,8 +108,6 @@ def check_place(kind: str, way: str) -> None:
                 raised = True
             assert raised == (found != traced) or kind in COARSE, state
             assert outcomes(fresh(ONES)) == result_after(place, way, count), state
-    finally:
-        built.close()
 
 
 @pytest.mark.parametrize("kind", sorted(PLACES.keys() - MISSED))

@@ -8,7 +8,7 @@ import functools
 import itertools
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any, Final
 
@@ -43,24 +43,33 @@ class Place:
     is_coarse: bool = False  # may count as changed though what a trace reads there has not
 
 
-def _numbers(rng: Random, code: str) -> tuple[State, ...]:
-    """Draw numbers, and the code that puts each of them in its place."""
-    chosen = rng.sample(NUMBERS, 3)
-    return tuple(State(code.replace("VALUE", each), each) for each in chosen)
+@dataclasses.dataclass(frozen=True)
+class Simple:
+    """A strategy of places that hold one value, which is VALUE in the code."""
+
+    setup: str
+    use: str
+    change: str
+    noise: tuple[str, ...]
+
+    def __call__(self, rng: Random, n: str) -> Place:
+        """Draw a place that holds numbers."""
+        first, *others = rng.sample(NUMBERS, 3)
+        place = self.holding(first, n)
+        change = self.change.replace("NAME", n)
+        found = (first, *others, first)
+        states = tuple(State(change.replace("VALUE", each), each) for each in found)
+        quiet = tuple(State(each.replace("NAME", n), None) for each in self.noise)
+        return dataclasses.replace(place, states=states + quiet)
+
+    def holding(self, value: str, n: str) -> Place:
+        """Return the place that holds the value of an expression."""
+        setup = self.setup.replace("NAME", n).replace("VALUE", value)
+        return Place(n, setup, self.use.replace("NAME", n), ())
 
 
-def _simple(setup: str, use: str, change: str, *noise: str) -> Callable[[Random, str], Place]:
-    """Return a strategy of places that hold a number, which is VALUE in the code."""
-
-    def place(rng: Random, n: str) -> Place:
-        fill: Callable[[str], str] = lambda text: text.replace("NAME", n)  # noqa: E731
-        states = _numbers(rng, fill(change))
-        made = fill(setup).replace("VALUE", states[0].found or "")
-        quiet = tuple(State(fill(each), None) for each in noise)
-        again = State(fill(change).replace("VALUE", f"{states[0].found}"), states[0].found)
-        return Place(n, made, fill(use), (*states, again, *quiet))
-
-    return place
+def _simple(setup: str, use: str, change: str, *noise: str) -> Simple:
+    return Simple(setup, use, change, noise)
 
 
 def _listed(
@@ -78,7 +87,7 @@ def _listed(
 
 OBJECT: Final = "NAME = Thing(a=VALUE, b=1.0)"
 OTHER: Final = "NAME.b = object()"
-PLACES: Final[dict[str, Callable[[Random, str], Place]]] = {
+PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
     "global": _simple("NAME = VALUE", "NAME", "NAME = VALUE"),
     "cell": _simple(
         "def make_NAME():\n"
@@ -477,8 +486,8 @@ class Program:
     places: dict[str, Place]
     read: frozenset[str]  # the names of places that the main function reads
 
-    def build(self) -> "Built":
-        """Run the text, with names of its own."""
+    def build(self, **names: Any) -> "Built":
+        """Run the text, with names of its own, and these."""
         name = f"drawn_settings_{next(_COUNT)}"
         module = types.ModuleType(name)
         space: dict[str, Any] = {
@@ -490,6 +499,7 @@ class Program:
             "lw": lw,
             "functools": functools,
             "collections": __import__("collections"),
+            **names,
         }
         sys.modules[name] = module
         exec(_compiled(self.source.replace("SETTINGS", name)), space)  # noqa: S102  # ours
@@ -527,11 +537,22 @@ class Built:
 
 def built_of(place: Place, way: str) -> Built:
     """Return a program whose main function reads one place, and is written in this way."""
-    source = [PRELUDE, place.setup]
-    if "MODULE" in place.setup:
-        source.append(_OF_MODULE.replace("NAME", place.name))
-    source.append(way.replace("EXPR", f"x + x * {place.use}").replace("NAME", "function"))
-    return Program("\n".join(source), {place.name: place}, frozenset({place.name})).build()
+    return program_of([place], way, f"x + x * {place.use}").build()
+
+
+def program_of(places: Iterable[Place], way: str, expression: str) -> Program:
+    """Return a program whose main function has this expression, and is written in this way."""
+    named = {place.name: place for place in places}
+    function = way.replace("EXPR", expression).replace("NAME", "function")
+    return Program("\n".join([*_setup(named), function]), named, frozenset(named))
+
+
+def _setup(places: dict[str, Place]) -> Iterator[str]:
+    yield PRELUDE
+    for name, place in places.items():
+        yield place.setup
+        if "MODULE" in place.setup:
+            yield _OF_MODULE.replace("NAME", name)
 
 
 def draw_program(rng: Random, without: frozenset[str] = frozenset()) -> Program:
@@ -541,11 +562,7 @@ def draw_program(rng: Random, without: frozenset[str] = frozenset()) -> Program:
         name, kind = f"p{number}", rng.choice(sorted(PLACES.keys() - without))
         place = PLACES[kind](rng, name)
         places[name] = dataclasses.replace(place, is_coarse=kind in COARSE)
-    source = [PRELUDE]
-    for name, place in places.items():
-        source.append(place.setup)
-        if "MODULE" in place.setup:
-            source.append(_OF_MODULE.replace("NAME", name))
+    source = [*_setup(places)]
     reads: dict[str, set[str]] = {}
     loops: set[str] = set()  # the helpers that JAX cannot differentiate in reverse
     count = rng.randint(0, 4)

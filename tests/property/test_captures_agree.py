@@ -1,12 +1,9 @@
 """What `captures` reports is what JAX puts into the program, of generated functions."""
 
-import functools
-import types
 from collections import Counter, namedtuple
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import ml_dtypes
@@ -17,7 +14,8 @@ from hypothesis import strategies as st
 from jax.extend.core import Literal
 
 import leafwise as lw
-from leafwise._captures.captures import Captures, captures
+
+from .drawn_programs import PLACES, WAYS, Program, program_of
 
 Pair = namedtuple("Pair", ["one", "other"])  # noqa: PYI024  # as users write it
 
@@ -26,57 +24,6 @@ Pair = namedtuple("Pair", ["one", "other"])  # noqa: PYI024  # as users write it
 class Node:
     w: Any
     tag: str = lw.static_field(default="relu")
-
-    def get(self) -> Any:
-        return self.w
-
-
-class Box:
-    K: Any = None
-
-    def __init__(self, v: Any) -> None:
-        self.v = v
-        self.decoy = np.full(7, 7.0)
-
-    def get(self) -> Any:
-        return self.v
-
-    def __call__(self) -> Any:
-        return self.get()
-
-    @classmethod
-    def made(cls) -> Any:
-        return cls.K
-
-    @property
-    def seen(self) -> Any:
-        return self.v
-
-
-class _Module(eqx.Module):
-    w: Any
-    static: int = eqx.field(static=True, default=5)
-
-    def __call__(self) -> Any:
-        return self.w
-
-
-class Slotted:
-    __slots__ = ("decoy", "v")
-
-    def __init__(self, v: Any) -> None:
-        self.v = v
-        self.decoy = 99.0
-
-
-def _with_class_attribute(v: Any) -> type:
-    return type("Holder", (Box,), {"K": v, "decoy": jnp.zeros(9)})
-
-
-def _module(v: Any) -> types.ModuleType:
-    module = types.ModuleType("settings")
-    vars(module).update(v=v, decoy=5.0, box=Box(v))
-    return module
 
 
 LITERALS = (3, -7, True, False, 0.5, 2 + 1j, np.float32(1.5), np.int8(3), np.bool_(True))
@@ -105,100 +52,28 @@ values = st.recursive(
     max_leaves=3,
 )
 
-# How a place is made and spelled: what is put under its name, and the expression that reads it.
-HELD: dict[str, tuple[Callable[[Any], Any], str]] = {
-    "plain": (lambda v: v, "{n}"),
-    "attribute": (Box, "{n}.v"),
-    "slot": (Slotted, "{n}.v"),
-    "chain": (lambda v: Box(Slotted(v)), "{n}.v.v"),
-    "item": (lambda v: {"v": v, "decoy": 9.0}, "{n}['v']"),
-    "index": (lambda v: Box([np.ones(8), v]), "{n}.v[1]"),
-    "namedtuple": (lambda v: Pair(v, np.ones(6)), "{n}.one"),
-    "method": (Box, "{n}.get()"),
-    "call": (Box, "{n}()"),
-    "property": (Box, "{n}.seen"),
-    "class": (_with_class_attribute, "{n}.K"),
-    "module": (_module, "{n}.v"),
-    "module chain": (_module, "{n}.box.get()"),
-    "node": (Node, "{n}.w"),
-    "node method": (Node, "{n}.get()"),
-    "node whole": (Node, "{n}"),
-    "bound": (lambda v: Box(v).get, "{n}()"),
-    "closure": (lambda v: lambda: v, "{n}()"),
-    "in a container": (lambda v: {"fs": [lambda: v]}, "{n}['fs'][0]()"),
-    "in a container of a container": (
-        lambda v: {"fs": [(lambda: v,)]},
-        "[f() for f in {n}['fs'][0]][0]",
-    ),
-    "class method": (_with_class_attribute, "{n}.made()"),
-    "equinox": (_Module, "{n}()"),
-    "checkpoint": (lambda v: jax.checkpoint(lambda: v), "{n}()"),
-    "jitted": (lambda v: jax.jit(lambda: v), "{n}()"),
-}
-AROUND = (
-    "{e}",
-    "(lambda: {e})()",
-    "[{e} for _ in range(1)][0]",
-    "helper({e})",
-    "({e} if x is x else 0)",
+READ = (
+    *("global", "cell", "attribute", "slot", "chain", "class attribute", "property", "method"),
+    *("callable", "item", "index", "default", "keyword default", "module", "name of a module"),
+    "default that an inner function reads",
 )
-WHERE = ("global", "cell", "default", "keyword", "positional", "self")
-
-
-def _wrapping(fn: Callable[..., Any]) -> Callable[..., Any]:
-    def wrapper(*args: Any) -> Any:
-        return fn(*args)
-
-    return wrapper
-
-
-WRAPPERS: tuple[Callable[..., Any], ...] = (
-    lambda fn: fn,
-    jax.jit,
-    functools.partial(jax.named_call, name="step"),
-    _wrapping,
-    lambda fn: functools.partial(jax.jit(lambda f, x: f(x), static_argnums=0), fn),
-    jax.tree_util.Partial,
-)
+"""The kinds of places to which a report follows each way."""
+AROUND = sorted(WAYS.keys() - {"vmap", "grad", "scan", "fori", "while", "cond"})
+"""The ways to write a function that may return a list."""
 
 
 @st.composite
-def functions(draw: Any) -> Any:
-    """Draw a function that uses everything that it captures, once."""
-    names: dict[str, dict[str, Any]] = {where: {} for where in WHERE}
-    uses: list[str] = []
+def programs(draw: st.DrawFn) -> tuple[Program, dict[str, Any]]:
+    """Draw a program that returns everything that it captures, and the values by name."""
     shared = draw(st.lists(values, min_size=1, max_size=2))
-    for number in range(draw(st.integers(1, 5))):
-        where = draw(st.sampled_from(WHERE))
-        hold, spelled = HELD[draw(st.sampled_from(sorted(HELD)))]
-        value = draw(values | st.sampled_from(shared))
-        name = f"n{number}"
-        names[where][name] = hold(value)
-        expression = spelled.format(n=f"self.{name}" if where == "self" else name)
-        uses.append(draw(st.sampled_from(AROUND)).format(e=expression))
-    positional = ["self"] * bool(names["self"]) + list(names["positional"])
-    defaults = [f"{name}={name}" for name in names["default"]]
-    keywords = ["*", *names["keyword"]] if names["keyword"] else []
-    parameters = ", ".join([*positional, "x", *defaults, *keywords])
-    source = (
-        f"def make({', '.join(names['cell'])}):\n"
-        f"  def step({parameters}):\n"
-        f"    return [x, {', '.join(f'*leaves({use})' for use in uses)}]\n"
-        f"  return step\n"
-    )
-    scope = {"leaves": jax.tree.leaves, "helper": lambda value: value, "decoy": jnp.ones(5)}
-    scope |= {"__name__": "generated", **names["global"], **names["default"]}
-    exec(compile(source, "<generated>", "exec"), scope)  # noqa: S102  # the source is ours
-    step = scope["make"](*names["cell"].values())
-    for name in names["default"]:
-        del scope[name]
-    if names["self"]:
-        receiver = type("Model", (), {"step": step, "decoy": 1.0})()
-        vars(receiver).update(names["self"])
-        step = receiver.step
-    if names["positional"] or names["keyword"]:
-        step = functools.partial(step, *names["positional"].values(), **names["keyword"])
-    return draw(st.sampled_from(WRAPPERS))(step), source
+    kinds = draw(st.lists(st.sampled_from(READ), min_size=1, max_size=5))
+    held = {f"v{number}": draw(values | st.sampled_from(shared)) for number in range(len(kinds))}
+    places = [
+        PLACES[kind].holding(name, f"p{name}") for kind, name in zip(kinds, held, strict=True)
+    ]
+    way = draw(st.sampled_from(AROUND))
+    expression = f"[x, {', '.join(f'*leaves({place.use})' for place in places)}]"
+    return program_of(places, WAYS[way], expression), held
 
 
 def as_constant(value: Any) -> tuple[str, tuple[int, ...], bytes]:
@@ -230,7 +105,7 @@ def _baked_in(closed: Any) -> tuple[dict[int, Any], list[Any]]:
     return constants, literals
 
 
-def _reported(found: Captures) -> tuple[list[Any], list[Any]]:
+def _reported(found: lw.types.Captures) -> tuple[list[Any], list[Any]]:
     """Return the constants, each object once, and the literals that a report speaks of."""
     constants: dict[int, Any] = {}
     literals: list[Any] = []
@@ -250,15 +125,19 @@ def _reported(found: Captures) -> tuple[list[Any], list[Any]]:
 
 
 @pytest.mark.slow
-@given(functions())
-def test_reports_agree_with_jaxprs(drawn: tuple[Callable[..., Any], str]) -> None:
+@given(programs())
+def test_reports_agree_with_jaxprs(drawn: tuple[Program, dict[str, Any]]) -> None:
     """The constants and literals of a jaxpr are those that the report names, and no others."""
-    fn, source = drawn
-    found = captures(fn)
+    program, held = drawn
+    built = program.build(leaves=jax.tree.leaves, **held)
+    try:
+        found = lw.captures(built.function)
+        closed = jax.make_jaxpr(built.function)(1.0)
+    finally:
+        built.close()
     constants, literals = _reported(found)
-    closed = jax.make_jaxpr(fn)(1.0)
     baked, written = _baked_in(closed)
-    told = f"{source}\n{found}\n{closed}"
+    told = f"{program.source}\n{found}\n{closed}"
     expected = Counter(map(as_constant, baked.values()))
     assert Counter(map(as_constant, constants)) == expected, told
     assert Counter(map(_as_literal, literals)) == Counter(map(_as_literal, written)), told

@@ -5,6 +5,7 @@ called again, the other one is called for the first time after the same changes.
 """
 
 import warnings
+from contextlib import closing
 from random import Random
 from typing import Any
 
@@ -16,7 +17,7 @@ from hypothesis import strategies as st
 
 import leafwise as lw
 
-from .drawn_programs import MISSED, Built, Program, draw_change, draw_program, outcomes
+from .drawn_programs import MISSED, Program, draw_change, draw_program, outcomes
 
 jit: Any = jax.jit  # so that lambdas need no types
 watched: Any = lw.jit
@@ -28,36 +29,38 @@ many = settings(max_examples=EXAMPLES.get(settings.get_current_profile_name(), 1
 SHAPES = (*[jnp.arange(1.0, 3.0)] * 3, jnp.ones(3))
 
 
-def fresh(program: Program, changes: list[str], x: Any) -> Any:
-    """Return what the program gives that is called for the first time after these changes."""
-    twin = program.build()
-    try:
-        for code in changes:
-            twin.change(code)
-        return outcomes(jax.jit(twin.function)(x))
-    finally:
-        twin.close()
-
-
 class Model:
-    """What is read in each place, and in which states the function has been called."""
+    """A program, what is read in each place, and in which states its function has been called."""
 
     def __init__(self, program: Program) -> None:
-        self.program = program
+        note(program.source)
+        self.program, self.built = program, program.build()
+        self.function = self.built.function
         self.found = {name: place.states[0].found for name, place in program.places.items()}
         self.changes: list[str] = []
         self.known: list[Any] = []
         self.is_coarse = any(program.places[name].is_coarse for name in program.read)
 
-    def change(self, rng: Random, built: Built) -> None:
+    def close(self) -> None:
+        """Remove its module."""
+        self.built.close()
+
+    def change(self, rng: Random) -> None:
         """Draw some changes, and make them."""
         for _ in range(rng.randint(1, 2)):
             name, state = draw_change(rng, self.program)
             note(state.code)
             self.changes.append(state.code)
-            built.change(state.code)
+            self.built.change(state.code)
             if state.found is not None:
                 self.found[name] = state.found
+
+    def fresh(self, x: Any) -> Any:
+        """Return what the program gives that is called for the first time after these changes."""
+        with closing(self.program.build()) as twin:
+            for code in self.changes:
+                twin.change(code)
+            return outcomes(jax.jit(twin.function)(x))
 
     def read(self) -> dict[str, Any]:
         """Return what is found now where the function reads."""
@@ -80,39 +83,31 @@ def test_a_retrace_gives_what_a_fresh_function_gives(rng: Random) -> None:
 
     Nothing is traced in a state that was there before.
     """
-    program = draw_program(rng, MISSED)
-    note(program.source)
-    model, built = Model(program), program.build()
-    function = built.function
-    try:
+    with closing(Model(draw_program(rng, MISSED))) as model:
+        function = model.function
         if rng.random() < 0.5:  # somebody else has traced the helpers before
             jit(lambda x: function(x))(SHAPES[0])
-            model.change(rng, built)
+            model.change(rng)
         jitted: Any = lw.jit(function, on_stale="retrace")
         other: Any = watched(lambda x: function(x) + 1, on_stale="retrace")
         for _ in range(4):
             x, count = rng.choice(SHAPES), len(jitted.traces)
             note(f"call {x.shape}")
-            assert outcomes(jitted(x)) == fresh(program, model.changes, x)
+            assert outcomes(jitted(x)) == model.fresh(x)
             wanted = {count + model.is_new(x.shape), count + model.is_coarse}
             assert len(jitted.traces) in wanted, jitted.traces[-1].explanation
             if rng.random() < 0.25:
                 note("another call")
                 other(x)
-            model.change(rng, built)
-    finally:
-        built.close()
+            model.change(rng)
 
 
 @many
 @given(st.randoms(use_true_random=False))
 def test_stale_calls_are_told_exactly(rng: Random) -> None:
     """`raise` speaks if what a trace has read is no longer what it was, and `warn` is right."""
-    program = draw_program(rng, MISSED)
-    note(program.source)
-    model, built = Model(program), program.build()
-    function = built.function
-    try:
+    with closing(Model(draw_program(rng, MISSED))) as model:
+        function = model.function
         strict: Any = lw.jit(function, on_stale="raise")
         loud: Any = watched(lambda x: function(x), on_stale="warn")
         x = SHAPES[0]
@@ -120,7 +115,7 @@ def test_stale_calls_are_told_exactly(rng: Random) -> None:
         loud(x)
         model.is_new()
         for _ in range(3):
-            model.change(rng, built)
+            model.change(rng)
             raised = False
             try:
                 assert outcomes(strict(x)) == old
@@ -130,10 +125,8 @@ def test_stale_calls_are_told_exactly(rng: Random) -> None:
             assert raised in {model.read() != traced, model.is_coarse}, (traced, model.read())
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
-                assert outcomes(loud(x)) == fresh(program, model.changes, x)
+                assert outcomes(loud(x)) == model.fresh(x)
             assert bool(caught) in {model.is_new(), model.is_coarse}, model.known
-    finally:
-        built.close()
 
 
 @pytest.mark.nightly
@@ -141,18 +134,12 @@ def test_stale_calls_are_told_exactly(rng: Random) -> None:
 @given(st.randoms(use_true_random=False))
 def test_an_exact_check_is_right_of_any_program(rng: Random) -> None:
     """It gives what a fresh function gives, also of places whose changes no other check sees."""
-    program = draw_program(rng)
-    note(program.source)
-    model, built = Model(program), program.build()
-    function = built.function
-    try:
-        jitted: Any = lw.jit(function)
+    with closing(Model(draw_program(rng))) as model:
+        jitted: Any = lw.jit(model.function)
         for _ in range(3):
             x = rng.choice(SHAPES)
             note(f"call {x.shape}")
             with lw.debug.check_captures(on_stale="retrace") as checks:
-                assert outcomes(jitted(x)) == fresh(program, model.changes, x)
+                assert outcomes(jitted(x)) == model.fresh(x)
             assert not checks.not_compared
-            model.change(rng, built)
-    finally:
-        built.close()
+            model.change(rng)

@@ -8,8 +8,10 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from leafwise.testing import check_pytree
 
 _STATIC_SPELLINGS: Final = ("annotation", "static_field", "metadata")
 _DYNAMIC_SPELLINGS: Final = ("annotation", "field", "dataclasses.field")
@@ -251,39 +253,16 @@ def test_unflatten_takes_any_leaf(made: DrawnClass) -> None:
     assert outer == structure
 
 
-@given(pytree_classes())
-def test_tree_map_is_the_identity_on_statics(made: DrawnClass) -> None:
-    """`tree.map` of the identity is an equal instance; of a function, one with mapped leaves."""
-    values = made.values()
-    instance = made.construct(values)
-    assert jax.tree.map(lambda leaf: leaf, instance) == instance
-    mapped = jax.tree.map(lambda leaf: (leaf,), instance)
-    for field in made.fields:
-        expected = values[field.name] if field.static else (values[field.name],)
-        assert getattr(mapped, field.name) == expected
+LAWS: Final = ("round-trip", "any-leaf", "identity-map", "transformations")
 
 
 @pytest.mark.slow
+@settings(suppress_health_check=[*HealthCheck])
 @given(pytree_classes())
-def test_tracers_pass_through(made: DrawnClass) -> None:
-    """Inside jit the fields hold tracers, and statics are what they were."""
-    values = made.values()
-    instance = made.construct(values)
-
-    @jax.jit
-    def program(p: Any) -> Any:
-        for field in made.fields:
-            value = getattr(p, field.name)
-            if field.static:
-                assert value == values[field.name]
-            else:
-                assert isinstance(value, jax.core.Tracer)
-        return jax.tree.map(lambda leaf: leaf + 1, p)
-
-    result = program(instance)
-    assert type(result) is made.cls
-    assert jax.tree.structure(result) == jax.tree.structure(instance)
-    assert [float(v) for v in jax.tree.leaves(result)] == [v + 1 for v in jax.tree.leaves(instance)]
+def test_laws(made: DrawnClass) -> None:
+    """Flatten, `tree.map` and `jit` lose nothing: leaves, tracers and statics come back."""
+    instances = st.just(made.construct(made.values()))
+    check_pytree(instances, laws=LAWS, settings=settings(max_examples=2, database=None))
 
 
 @given(pytree_classes(), st.data())

@@ -6,7 +6,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import pytest
-from hypothesis import assume, event, given, note, settings
+from hypothesis import assume, event, given, settings
+from tests.compare.pairs import everything, observed
 from tests.kit.inside import Explanation, Outcome, Reason, ReasonKind, count_events
 
 import leafwise as lw
@@ -22,34 +23,9 @@ def no_storm_guard() -> Iterator[None]:
         yield
 
 
-def everything(*args: Any, **kwargs: Any) -> list[Any]:
-    """Use all arguments: JAX drops those that are not used before it lowers."""
-    leaves = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
-    is_key = [jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key) for leaf in leaves]
-    return [
-        jax.random.key_data(leaf) if key else leaf for leaf, key in zip(leaves, is_key, strict=True)
-    ]
-
-
 def fresh() -> Any:
     """Return a function that JAX has not seen."""
     return lambda *args, **kwargs: everything(*args, **kwargs)
-
-
-def see(function: Any, args: Any, kwargs: Any) -> Outcome:
-    """Call a jitted function; return what JAX did."""
-    entries = function._cache_size()
-    with count_events() as counts:
-        try:
-            function(*args, **kwargs)
-        except Exception as error:  # noqa: BLE001  # whatever JAX raises
-            note(f"raised: {error!r}")
-            return Outcome.ERROR
-    if counts.traces:
-        return Outcome.RETRACE
-    if counts.lowerings or counts.compiles:
-        return Outcome.RECOMPILE
-    return Outcome.DISPATCH if function._cache_size() > entries else Outcome.REUSE
 
 
 def observe(before: CallRecipe, after: CallRecipe) -> tuple[Outcome, Explanation, bool]:
@@ -59,14 +35,14 @@ def observe(before: CallRecipe, after: CallRecipe) -> tuple[Outcome, Explanation
     with context(before.context):
         args, kwargs = before.build()
         earlier = sign(args, kwargs, statics)
-        assume(see(function, args, kwargs) is not Outcome.ERROR)
+        assume(observed(function, (args, kwargs)) is not Outcome.ERROR)
         try:
             args, kwargs = after.build()
         except ValueError:  # JAX refuses to put it there under this mesh
             assume(False)
     with context(after.context):
         later = sign(args, kwargs, statics)
-        seen = see(function, args, kwargs)
+        seen = observed(function, (args, kwargs))
     return seen, later.explain(earlier), earlier == later
 
 
@@ -112,7 +88,7 @@ def test_history_decides(history: list[CallRecipe]) -> None:
         later = sign(args, kwargs, statics)
         remembered = function.explain(*args, **kwargs)
         entries, made = function.cache_size(), len(function.traces) + len(function.recompiles)
-        seen = see(function, args, kwargs)
+        seen = observed(function, (args, kwargs))
         predicted = later.explain(signatures)
         assert predicted.outcome is seen, str(predicted)
         if signatures:

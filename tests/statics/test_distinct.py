@@ -21,7 +21,7 @@ import pytest
 
 import leafwise as lw
 
-from .judge import OtherPlain, OtherSound, Plain, Sound, calls, structure
+from .judge import OtherPlain, OtherSound, Sound, calls
 
 pytestmark = pytest.mark.hazard
 
@@ -95,15 +95,6 @@ class Config:
     note: object = dataclasses.field(default="", compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Box:
-    item: object
-
-
-def function(*args: object, **kwargs: object) -> None:
-    """Be the function of a partial."""
-
-
 UTC = datetime.UTC
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -151,23 +142,8 @@ UNEQUAL: dict[str, tuple[Any, Any]] = {
     "aliases": (list[int], list[str]),
     "functions": (lambda: 1, lambda: 1),
     "dtype-aligned": (np.dtype("u1,f4"), np.dtype("u1,f4", align=True)),
-    "partial-name": (functools.partial(function, a=1), functools.partial(function, b=1)),
+    "partial-name": (functools.partial(max, a=1), functools.partial(max, b=1)),
     "methods": ("a".upper, "b".upper),
-}
-
-
-def deep(value: Any) -> Any:
-    return ((0, (value,)),)
-
-
-WRAPPED = {
-    "tuple": lambda v: ("a", v),
-    "deep": deep,
-    "frozenset-tuple": lambda v: frozenset([(v, "b"), "a"]),
-    "mapping-key": lambda v: lw.FrozenMapping({v: 1}),
-    "dataclass-not-compared": lambda v: Config(1, v),
-    "partial-receiver": lambda v: functools.partial(Box(v).__eq__, 1),
-    "method": lambda v: Box(v).__repr__,
 }
 
 
@@ -189,24 +165,6 @@ def test_unequal_values_get_their_own_programs(name: str) -> None:
     """The key never takes values for one that Python itself distinguishes."""
     first, second = UNEQUAL[name]
     assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
-
-
-@pytest.mark.parametrize("wrap", WRAPPED)
-def test_distinct_at_any_depth(wrap: str) -> None:
-    """What is distinct alone is distinct inside any container."""
-    for name, (first, second) in (EQUAL | UNEQUAL).items():
-        left, right = WRAPPED[wrap](first), WRAPPED[wrap](second)
-        assert structure(Sound, left) != structure(Sound, right), name
-        again = structure(Sound, WRAPPED[wrap](first))
-        assert structure(Sound, left) == again, name
-        assert hash(structure(Sound, left)) == hash(again), name
-
-
-@pytest.mark.parametrize("wrap", ["tuple", "deep", "frozenset-tuple", "mapping-key"])
-def test_plain_jax_confuses_them_at_depth(wrap: str) -> None:
-    """The test above can fail: in these containers plain JAX takes 1 for True."""
-    left, right = WRAPPED[wrap](1), WRAPPED[wrap](True)
-    assert structure(Plain, left) == structure(Plain, right)
 
 
 @pytest.mark.parametrize(
@@ -240,29 +198,6 @@ def test_negative_zero_keeps_its_infinity(cls: Any, sound: bool) -> None:
     assert program(cls(one, -0.0)) == (-jnp.inf if sound else jnp.inf)
 
 
-@lw.pytree
-class DerivedSound(Sound):
-    """The same fields by inheritance."""
-
-
-@lw.pytree(slots=True)
-class SlottedSound:
-    x: Any
-    s: Any = lw.static_field()
-
-
-class ForeignSound:
-    """Registered by hand."""
-
-    def __init__(self, x: Any, s: Any) -> None:
-        self.x, self.s = x, s
-
-
-lw.register(ForeignSound, dynamic=["x"], static=["s"])
-
-SOUND = [Sound, OtherSound, DerivedSound, SlottedSound, ForeignSound]
-
-
 @pytest.fixture
 def distinct(sound: bool) -> bool:
     """Whether JAX keeps the two classes apart: before 0.10 it did so itself."""
@@ -279,10 +214,3 @@ def test_treedefs_of_two_classes(cls: Any, other: Any, distinct: bool) -> None:
     """Equal fields and statics do not make two classes one."""
     structures = [jax.tree.structure(kind(1.0, "a")) for kind in (cls, other)]
     assert (structures[0] != structures[1]) is distinct
-
-
-def test_every_pair_of_classes() -> None:
-    """Derived, slotted and registered classes are distinct too."""
-    structures = [jax.tree.structure(kind(1.0, "a")) for kind in SOUND]
-    assert len(set(structures)) == len(SOUND)
-    assert all(a != b for i, a in enumerate(structures) for b in structures[:i])

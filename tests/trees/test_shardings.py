@@ -4,6 +4,7 @@ import dataclasses
 import re
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -195,6 +196,10 @@ def test_inheritance_slots_and_other_libraries() -> None:
     class Plain:
         x: Any = dataclasses.field(metadata={"sharding": P("model")})
 
+    class Module(eqx.Module):
+        x: jax.Array = eqx.field(metadata={"sharding": P("data")})
+        y: Any = lw.field(default=None, sharding=P("model"))
+
     @dataclasses.dataclass
     class Registered:
         x: Any = lw.field(sharding=P("data"))  # noqa: RUF009  # it is one of dataclasses
@@ -204,6 +209,8 @@ def test_inheritance_slots_and_other_libraries() -> None:
     wide, plain, registered = specs(lw.shardings(tree, mesh_of()))
     assert (wide.w, wide.b) == (P(None, "data"), P("model"))
     assert (plain.x, registered.x) == (P("model"), P("data"))
+    module = lw.shard(Module(jnp.ones(4), jnp.ones(2)), mesh_of())
+    assert (module.x.sharding.spec, module.y.sharding.spec) == (P("data"), P("model"))
 
 
 @pytest.mark.hazard
