@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TextIO
 
 import leafwise
+import leafwise_explain
 
 _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compare": ()}
 
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     _add_compare(commands)
     arguments = list(sys.argv[1:] if argv is None else argv)
     options = parser.parse_args(arguments)
+    leafwise_explain.stop()
     command: str = options.command
     if command == "check":
         options = _with_settings(check, arguments)

@@ -23,9 +23,12 @@ LOST = "lost"
 """The file in the folder of records whose size is the number of records that are missing."""
 
 changed: "dict[str, str]" = {}
-"""Changed source texts, by the path of their file, for `--try`; read from `CHANGED`."""
+"""Changed source texts, by the real path of their file, for `--try`; read from `CHANGED`."""
 
-_LIGHT = ("leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
+served: "set[str]" = set()
+"""The files of which this process runs the changed text."""
+
+_LIGHT = ("leafwise.__main__", "leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
 """The modules of leafwise that a script may import before JAX: they do not use it."""
 
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
@@ -37,24 +40,32 @@ def start() -> None:
     folder = os.environ[VARIABLE] = os.path.abspath(os.environ[VARIABLE])  # noqa: PTH100
     # In a virtual environment `site` reads `site-packages` twice.
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder(folder))
-        if f'"{CHANGED}"' in os.environ.get(OPTIONS, ""):  # without `json`, which loads others
-            file = options_for(folder).get(CHANGED, "")
+        text = os.environ.get(OPTIONS, "{}")  # before the script changes it
+        sys.meta_path.insert(0, _Finder(folder, text))
+        if f'"{CHANGED}"' in text:  # without `json`, which loads others
+            file = _options_for(folder, text).get(CHANGED, "")
             if os.path.exists(file):  # noqa: PTH110  # not after the run
                 _serve_changed(file)
 
 
-def options_for(folder: str) -> "dict[str, Any]":
+def stop() -> None:
+    """Record neither this process nor its children, which only show what others recorded."""
+    os.environ.pop(VARIABLE, None)
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+
+
+def _options_for(folder: str, text: str) -> "dict[str, Any]":
     """Return the options of the command that has made a folder; empty for a folder of the user."""
     import json  # noqa: PLC0415  # not always loaded
 
-    options: dict[str, Any] = json.loads(os.environ.get(OPTIONS, "{}"))
+    options: dict[str, Any] = json.loads(text)
     return options if options.get(FOLDER) == folder else {}
 
 
 def _serve_changed(file: str) -> None:
     """Make imports compile the changed texts in place of the files, which stay as they are."""
     import json  # noqa: PLC0415
+    import linecache  # noqa: PLC0415
     from importlib.machinery import SourceFileLoader  # noqa: PLC0415
 
     with open(file, encoding="utf-8") as opened:  # noqa: PTH123
@@ -63,10 +74,21 @@ def _serve_changed(file: str) -> None:
     get_code = loader.get_code
 
     def get_changed_code(self: SourceFileLoader, name: str) -> "Any":
-        text: Any = changed.get(self.path)
-        return get_code(self, name) if text is None else self.source_to_code(text, self.path)
+        text: Any = changed_text(self.path)
+        if text is None:
+            return get_code(self, name)
+        linecache.cache[self.path] = len(text), None, text.splitlines(keepends=True), self.path
+        return self.source_to_code(text, self.path)
 
     loader.get_code = get_changed_code
+
+
+def changed_text(path: "str | os.PathLike[str]") -> "str | None":
+    """Return the changed text of a file, which is going to run."""
+    real = os.path.realpath(path)
+    text = changed.get(real)
+    served.update({real} if text is not None else ())
+    return text
 
 
 def write(folder: str, **record: object) -> None:
@@ -104,10 +126,10 @@ def _count_lost(file: str) -> None:
             pass
 
 
-def _record(folder: str) -> None:
+def _record(folder: str, options: "dict[str, Any]") -> None:
     """Start recording, now that JAX is imported."""
     try:
-        if not options_for(folder):
+        if not options:
             os.makedirs(folder, exist_ok=True)  # noqa: PTH103
             os.close(os.open(f"{folder}/{LOST}", os.O_CREAT | os.O_WRONLY, 0o600))
         elif not os.path.isdir(folder):  # noqa: PTH112  # the report is done
@@ -120,7 +142,7 @@ def _record(folder: str) -> None:
     try:
         from leafwise.cli import recorder  # noqa: PLC0415
 
-        recorder.start(folder, write, options_for(folder))
+        recorder.start(folder, write, options)
     except Exception as error:  # noqa: BLE001  # the script goes on, and the report shows the error
         write(folder, fault=f"{type(error).__name__}: {error}")
 
@@ -128,8 +150,8 @@ def _record(folder: str) -> None:
 class _Finder:
     """Leaves modules to the other finders, and starts recording once JAX is loaded."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, folder: str, options: str) -> None:
+        self.folder, self.options = folder, options
 
     def find_spec(self, name: str, *_: object) -> "Any":
         if name.startswith("leafwise.") and name not in _LIGHT:
@@ -143,13 +165,18 @@ class _Finder:
         from importlib.util import find_spec  # noqa: PLC0415  # not always loaded
 
         sys.meta_path.remove(self)
-        spec: Any = find_spec(name)
+        try:
+            spec: Any = find_spec(name)
+        finally:
+            sys.meta_path.insert(0, self)  # it may only have been asked whether there is JAX
         if spec is not None:
             load = spec.loader.exec_module
 
             def exec_module(module: "types.ModuleType") -> None:
                 load(module)
-                _record(self.folder)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
+                    _record(self.folder, _options_for(self.folder, self.options))
 
             spec.loader.exec_module = exec_module
         return spec

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.kit.inside import (
     Advice,
+    Code,
     EventRecord,
     Finding,
     Replacement,
@@ -305,6 +306,11 @@ def update(values): values[0] *= 2
 for _ in range(3):
     step(x, f=functools.partial(lambda values, x: x * values[0], rates))
     update(rates)
+# a call of a package with one that returns something else each time
+from jax.scipy.optimize import minimize
+def next_start(): return x
+for a in (0.5, 0.25, 0.75, 1.0):
+    y = minimize(lambda x: ((x - a) ** 2).sum(), next_start(), method="BFGS").x
 # the name exists
 f = 1
 for _ in range(3):
@@ -421,6 +427,20 @@ def edits_of(
     again = [edits_for(finding, str(file)) for finding, _ in edited]
     assert [edits for _, edits in edited] == again
     return edited, printed.getvalue()
+
+
+def test_half_an_edit_is_not_made(tmp_path: Path) -> None:
+    """Without its use a definition is left out; one with several uses is made once."""
+    file = tmp_path / "program.py"
+    file.write_text("step(f, step(f, 1))")
+    code = Code(str(file))
+    uses = [Replacement(code, at, at + 4, "jit") for at in (0, 8)]
+    edits = [*uses, *(Replacement(code, 0, 0, "jit = 1\n", use) for use in uses)]
+    assert applied(edits) == {code: b"jit = 1\njit(f, jit(f, 1))"}
+    outer = Replacement(code, 0, 12, "outer", None)
+    assert applied([uses[1], outer, Replacement(code, 0, 0, "a = 1\n", outer)]) == {
+        code: b"step(f, jit(f, 1))"
+    }
 
 
 def retraces(found: list[tuple[Finding, list[Replacement]]]) -> int:

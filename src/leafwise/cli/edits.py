@@ -102,12 +102,13 @@ BETWEEN: Final = b"\n\f\n"
 
 
 class Replacement(NamedTuple):
-    """A range of a file's text, and what replaces it."""
+    """A range of a file's text, and what replaces it, if another one is made as well."""
 
     code: Code
     start: int
     end: int
     text: str
+    other: "Replacement | None" = None
 
 
 @functools.cache
@@ -252,8 +253,9 @@ def _moved(code: Code, name: str) -> Iterator[Replacement]:
     # Neither two statements on a line, nor a multi-line string, which would lose its indent.
     if loop is not None and not re.search(r"""(?m);|\"{3}|'{3}|\\$""", text):
         before, width = code.starts[loop.lineno - 1], node.col_offset - loop.col_offset
-        yield Replacement(code, before, before, re.sub(rf"(?m)^[ \t]{{{width}}}", "", text))
-        yield Replacement(code, start, end, "")
+        removal = Replacement(code, start, end, "")
+        text = re.sub(rf"(?m)^[ \t]{{{width}}}", "", text)
+        yield from (removal, Replacement(code, before, before, text, removal))
 
 
 def _makes_function(node: ast.AST | None) -> bool:
@@ -298,8 +300,8 @@ def _named_before(
         start, _ = code.span(loop)
         indent = code.text[start - loop.col_offset : start].decode()
         newline = "\r\n" if b"\r\n" in code.text else "\n"
-        yield Replacement(code, start, start, f"{definition}{newline}{indent}")
-        yield code.replaced(node, use)
+        used = code.replaced(node, use)
+        yield from (used, Replacement(code, start, start, f"{definition}{newline}{indent}", used))
 
 
 def _outermost(code: Code, node: ast.AST, value: ast.AST) -> _Loop | None:
@@ -373,7 +375,12 @@ def _jit_once(place: FindingCode) -> Iterator[Replacement]:
     for _, call, reason in place.calls(Act.JIT_ONCE):
         definition, use = reason.fix.code
         jit: Any = ast.parse(definition.partition(" = ")[2], mode="eval").body
-        if ast.dump(jit.args[0].body) == ast.dump(call):
+        inside = (
+            part for part in ast.walk(call) if isinstance(part, ast.Call) and part is not call
+        )
+        # `next_batch()` would run in the first call only.
+        is_math = all(_root(part.func) in {"jax", "jnp", ""} for part in inside)  # (x - a).sum()
+        if is_math and ast.dump(jit.args[0].body) == ast.dump(call):
             yield from _named_before(place.code, call, jit, definition, use)
 
 
@@ -487,11 +494,15 @@ def applied(edits: Iterable[Replacement]) -> dict[Code, bytes]:
     """Return the text of each file after the edits, except those that overlap a later one."""
     files: dict[Code, bytes] = {}
     reached: dict[Code, int] = {}
-    for edit in sorted(dict.fromkeys(edits), key=lambda edit: (edit.start, edit.end), reverse=True):
-        if edit.end <= reached.get(edit.code, edit.end):
-            text = files.get(edit.code, edit.code.text)
-            files[edit.code] = text[: edit.start] + edit.text.encode() + text[edit.end :]
-            reached[edit.code] = edit.start
+    made: set[Replacement | None] = {None}
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
+        code, start, end, new, other = edit
+        alone = Replacement(code, start, end, new)  # one definition may have several uses
+        if alone not in made and other in made and end <= reached.get(code, end):
+            text = files.get(code, code.text)
+            files[code] = text[:start] + new.encode() + text[end:]
+            reached[code] = start
+            made.add(alone)
     return files
 
 
@@ -499,7 +510,8 @@ def diff(files: Mapping[Code, bytes]) -> bytes:
     """Return a unified diff of files for `git apply`."""
     lines: list[bytes] = []
     for code, text in files.items():
-        name = Path(os.path.relpath(code.path)).as_posix().encode()
+        path = os.path.relpath(os.path.realpath(code.path))  # git changes no symbolic links
+        name = Path(path).as_posix().encode()
         data = code.file_with(text).encode(code.encoding)
         old, new = (io.BytesIO(content).readlines() for content in (code.data, data))
         lines += difflib.diff_bytes(difflib.unified_diff, old, new, b"a/" + name, b"b/" + name)

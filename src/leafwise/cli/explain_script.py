@@ -71,6 +71,8 @@ def problem(target: Script, options: argparse.Namespace) -> str | None:
         sys.path.insert(0, here)
         try:
             spec = importlib.util.find_spec(package)
+        except ValueError:  # of `__main__`
+            spec = None
         finally:
             sys.path.remove(here)
         return None if spec is not None else f"there is no module {target.name}"
@@ -94,7 +96,7 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
         if changed := passed.pop("changed", None):  # by --try
             file = passed[leafwise_explain.CHANGED] = f"{private}/changed.json"
             Path(file).write_text(json.dumps(changed), encoding="utf-8")
-            if not target.is_notebook and os.path.abspath(target.name) in changed:  # noqa: PTH100
+            if not target.is_notebook and os.path.realpath(target.name) in changed:
                 runner = ["-m", leafwise_explain.__name__]  # Python itself would read the file
         command = [sys.executable, *_options(), *runner, *target.command]
         began = time.time()
@@ -114,8 +116,8 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
     report.warnings += missing or ([] if processes else ["no process that was seen imported JAX"])
     errors = [] if main is None else list(main.every("error"))
     report.exit, report.ended = (code if code >= 0 else 128 - code), _reason(code, errors)
-    if progress.is_terminated:  # also if the script handles it
-        report.ended = "SIGTERM"
+    if progress.signal and not errors:  # also if the script handled it
+        report.ended = _reason(-progress.signal, ())
     if code == 1 and main is not None and errors:
         *_, report.docs = main.every("docs")
     return report, report.exit
@@ -148,6 +150,8 @@ def _reason(code: int, errors: Sequence[str]) -> str:
 def _options() -> list[str]:
     """Return the options of this interpreter, except those that isolate it."""
     flags: list[str] = vars(subprocess)["_args_from_interpreter_flags"]()  # as in multiprocessing
+    for name, setting in vars(sys)["_xoptions"].items():
+        flags += ["-X", name if setting is True else f"{name}={setting}"]
     unbuffered = ["-u"] if getattr(sys.stdout, "write_through", False) else []
     return [*(flag for flag in flags if flag not in {"-I", "-E", "-s", "-S", "-P"}), *unbuffered]
 
@@ -157,7 +161,7 @@ class CompileProgress:
 
     def __init__(self, folder: Path, began: float, *, is_shown: bool) -> None:
         self._folder, self._began = folder, began
-        self.ended, self.is_terminated = threading.Event(), False
+        self.ended, self.signal = threading.Event(), 0
         if is_shown:
             threading.Thread(target=self._show, daemon=True).start()
 
@@ -199,6 +203,10 @@ _LATER: Final = 60.0
 """Seconds in one compile before the first line about it, and between further ones."""
 
 
+_FOR_THE_SCRIPT: Final = ("SIGUSR1", "SIGUSR2")
+"""Signals that ask for something else than the end, such as a checkpoint."""
+
+
 def _run(
     command: list[str], limit: float | None, progress: CompileProgress, **options: Any
 ) -> tuple[int, int]:
@@ -215,8 +223,10 @@ def _run(
         nonlocal is_warned, is_ended
         if process is None:
             early.append(number)
-        elif number != signal.SIGINT:
-            progress.is_terminated |= number == signal.SIGTERM
+            return
+        if number not in map(vars(signal).get, _FOR_THE_SCRIPT):
+            progress.signal = number
+        if number != signal.SIGINT:
             process.send_signal(number)
         else:
             was_warned, is_warned = is_warned, True  # it may be pressed again meanwhile
@@ -227,8 +237,9 @@ def _run(
                 is_warned = progress.interrupt()
 
     try:
-        with signals.handled(handle, "SIGINT"):
-            process = started = subprocess.Popen[bytes](command, **options)
+        with signals.handled(handle, "SIGINT", *_FOR_THE_SCRIPT):
+            # Descriptors that this process has inherited are for the script.
+            process = started = subprocess.Popen[bytes](command, close_fds=False, **options)
             for number in early:
                 started.send_signal(number)
             with contextlib.suppress(subprocess.TimeoutExpired):

@@ -24,7 +24,7 @@ import leafwise_explain
 def cells_of(file: Path) -> Iterator[tuple[str, str]]:
     """Yield name and source of each code cell; raise ValueError if the file is not a notebook."""
     try:
-        changed = leafwise_explain.changed.get(os.path.abspath(file))  # noqa: PTH100
+        changed = leafwise_explain.changed_text(file)
         notebook: Any = json.loads(changed or file.read_text(encoding="utf-8"))
         cells = [("".join(cell["source"]), cell["cell_type"]) for cell in notebook["cells"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:

@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import linecache
 import os
 import platform
 import re
@@ -62,8 +61,6 @@ Write: TypeAlias = Callable[..., None]
 
 def start(folder: str, write_in: Callable[..., None], options: Mapping[str, Any]) -> None:
     """Record everything JAX does in this process in a folder, with the command's options."""
-    for path, text in leafwise_explain.changed.items():  # for the text of each line
-        linecache.cache[path] = len(text), None, text.splitlines(keepends=True), path
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
     write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)
@@ -212,6 +209,9 @@ class Recorder(CaptureChecks):
         # Without a call, the name shows what JAX was doing.
         is_eager = event.eager and (event.fun is not None or not shows_no_reasons())
         file, line = ("", 0) if is_eager else definition(event.fun)
+        of_site = "" if site is None else os.path.realpath(site.file)
+        if of_site in leafwise_explain.changed.keys() - leafwise_explain.served:
+            self._write(fault=f"{site.file if site else ''} ran without the edit")
         record = EventRecord(
             kind="cache hit" if event.cached else event.kind.value,
             name=event.name,
@@ -284,11 +284,12 @@ class Recorder(CaptureChecks):
         if owner and known is None and self._owners.setdefault(code, owner) != owner:  # no repeat
             advice = Advice(f"a method of another class, {owner}")
             record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts, advice),))
-        if mine[0].is_same(its[0]):
-            return
+        is_same = mine[0].is_same(its[0])
+        if is_same and (known is None or not isinstance(event.fun, types.MethodType)):
+            return  # JAX finds the programs of a method only while one object of it lives
         how = once(is_in_module=event.site is not None and event.site.function == "<module>")
         changes = describe_changes(mine[0].captured, its[0].captured)
-        advice = recreated_function(plain, changes)
+        advice = recreated_function(plain.__func__ if is_same else plain, changes)
         record.recreated = "new"
         if mine[-1].is_same(its[-1]):
             if not changes:
@@ -303,7 +304,7 @@ class Recorder(CaptureChecks):
         elif not changes and advice.fix.act is Act.DEFINE_ONCE:
             define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
-        if not is_users_file(code.co_filename):  # the user cannot change it
+        if not (is_same or is_users_file(code.co_filename)):  # the user cannot change it
             advice = Advice(f"a method of another `{owner}`" if owner else advice.change)
         if resized := _resized(earlier, shapes):
             record.recreated = "new"  # it may be intended for two sizes

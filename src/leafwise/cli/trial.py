@@ -1,6 +1,7 @@
 """Trying fixes: rerun the script with each edit, and compare its output and what JAX does."""
 
 import argparse
+import ast
 import contextlib
 import functools
 import math
@@ -17,11 +18,21 @@ from typing import Any, Final, TypeAlias
 
 from leafwise._display.findings import Finding, busy, findings, seconds_of
 from leafwise._display.first_compiles import CACHE_FOLDER, MOST_FIRST, FirstFinding, cache_variables
+from leafwise._display.reasons import Act
 from leafwise._display.report import Report, TogetherRecord, TriedRecord, WrongRecord
 from leafwise._display.words import COMPARED, CONFIRMED, ROUNDED, SAME, STALE, UNKNOWN, count
 from leafwise._objects.files import NewFile, write_files
 from leafwise._objects.locks import cached_property
-from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
+from leafwise.cli.edits import (
+    Code,
+    Replacement,
+    applied,
+    code_of,
+    diff,
+    edits_for,
+    shown,
+    uncommitted,
+)
 from leafwise.cli.explain_script import Script, run
 
 _LONGEST: Final = 3
@@ -38,19 +49,22 @@ def problem(script: Script, options: argparse.Namespace) -> str:
     file = Path(script.name)
     if script.is_module or not file.is_file():
         return ""
-    if _INPUT.search(file.read_text(encoding="utf-8", errors="replace")):
+    code = code_of(str(file.absolute()))
+    if code is not None and any(map(_reads_input, code.nodes)):
         return f"--try runs a script more than once, and {script.name} reads standard input"
     return uncommitted([script.name]) if options.write and not options.force else ""
 
 
-_INPUT: Final = re.compile(r"(?<![\w.])input\(|\bsys\.stdin\b")
+def _reads_input(node: ast.AST) -> bool:
+    text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
+    return text == "sys.stdin" or (isinstance(node, ast.Name) and node.id == "input")
 
 
 def run_and_try(
     script: Script, wanted: dict[str, Any], options: argparse.Namespace
 ) -> tuple[Report, int]:
     """Run a script, try fixes, print or apply the patch; return the report and an exit code."""
-    trials = Trials(script, wanted)
+    trials = Trials(script, {**wanted, "programs": True})
     # Standard output is reserved for the patch.
     output = (sys.stderr if options.diff else sys.stdout).buffer
     output.write(trials.printed)
@@ -95,7 +109,7 @@ class Trials:
         with warnings.catch_warnings(action="ignore"):  # the first run has shown them
             every: dict[Any, _Edited] = {}
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
-                edits = edits_for(finding, self._script.name)
+                edits = [] if self._varies(finding) else edits_for(finding, self._script.name)
                 every.setdefault(frozenset(applied(edits).items()), (edits, []))[1].append(finding)
         without = every.pop(frozenset(), ([], []))
         chosen, beyond = list(every.values())[:most], list(every.values())[most:]
@@ -134,6 +148,25 @@ class Trials:
             return {}
         return applied(edit for edits, _ in kept for edit in edits)
 
+    def _varies(self, finding: Finding) -> bool:
+        """Return whether functions to be moved had other programs for equal arguments.
+
+        Then they read something that changes: a setting, a large array, a random number.
+        """
+        of = {
+            (program.first.name, program.first.site)
+            for program in finding.programs
+            if any(reason.fix.act is Act.DEFINE_ONCE for reason in program.reasons)
+        }
+        known: dict[Any, str] = {}  # the digest of the program, by that of its arguments
+        for record in self.report.programs:
+            lowered = record.program
+            if lowered is not None and (record.name, record.site) in of:
+                key = lowered.name, record.digest
+                if known.setdefault(key, lowered.digest) != lowered.digest:
+                    return True
+        return False
+
     def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
         """Run the script with the edits of some findings, and compare it with the first run."""
         files = applied(edit for edits, _ in every for edit in edits)
@@ -148,7 +181,7 @@ class Trials:
         elif report.ended != self.report.ended:
             verdict = "changed the error"
         elif report.warnings:
-            verdict = "was not recorded in full"
+            verdict = report.warnings[0]
         elif wrong:
             verdict = STALE
         elif not (is_same or _agree(printed, self.printed) or self._rerun[1] != self.printed):
@@ -185,12 +218,13 @@ class Trials:
 
     def _try(self, files: dict[Code, bytes], **more: Any) -> tuple[Report, bytes]:
         """Run the script with changed files and hide its errors, which the first run has shown."""
-        changed = {code.path: code.file_with(text) for code, text in files.items()}
+        texts = {code.path: code.file_with(text) for code, text in files.items()}
+        changed = {os.path.realpath(path): text for path, text in texts.items()}
         limit = 3 * _LONGEST * self.report.seconds
         options = {"changed": changed, "limit": limit, "audit": True, **more}
         report, printed = self._run(options, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
-            self.signal = getattr(signal, report.ended, 0)
+            self.signal = getattr(signal, report.ended, signal.SIGINT)
             raise KeyboardInterrupt
         return report, printed
 
@@ -203,11 +237,18 @@ class Trials:
 
 
 def _agree(one: bytes, other: bytes) -> bool:
-    """Return whether two outputs agree up to the last digits of numbers."""
-    before, after = (map(float, _NUMBER.findall(output)) for output in (one, other))
-    is_close = functools.partial(math.isclose, rel_tol=1e-5, abs_tol=1e-7)
-    words = [_NUMBER.sub(b"0.", output).split() for output in (one, other)]
-    return words[0] == words[1] and all(map(is_close, before, after))
+    """Return whether two outputs agree up to the last digits of the largest number of a line."""
+    lines = one.splitlines(), other.splitlines()
+    return len(lines[0]) == len(lines[1]) and all(map(_are_close, *lines))
+
+
+def _are_close(before: bytes, after: bytes) -> bool:
+    lines = before, after
+    numbers = [list(map(float, _NUMBER.findall(line))) for line in lines]
+    words = [_NUMBER.sub(b"0.", line).split() for line in lines]
+    largest = max(map(abs, numbers[0]), default=0.0)
+    is_close = functools.partial(math.isclose, rel_tol=1e-5, abs_tol=1e-7 * largest)
+    return words[0] == words[1] and all(map(is_close, *numbers))
 
 
 _NUMBER: Final = re.compile(rb"-?\d+\.\d*(?:e[-+]?\d+)?")
