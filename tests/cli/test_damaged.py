@@ -1,6 +1,7 @@
 """Records, reports and notebooks are data: a damaged one ends with a report, or with one line."""
 
 import base64
+import contextlib
 import copy
 import functools
 import importlib.util
@@ -198,14 +199,15 @@ def test_what_is_wrong_with_records(leafwise: Leafwise, way: str) -> None:
 
 
 @pytest.mark.slow
-def test_operations_are_not_unpacked_without_limit() -> None:
+@pytest.mark.parametrize("text", [b" ", b"[],"])
+def test_operations_are_not_unpacked_without_limit(text: bytes) -> None:
     """Some kilobytes that would take a gigabyte are refused before they do."""
     packer = zlib.compressobj()
-    packed = b"".join(packer.compress(b" " * 2**24) for _ in range(2**6)) + packer.flush()
+    packed = b"".join(packer.compress(text * 2**22) for _ in range(2**8)) + packer.flush()
     record = LoweredRecord("step", "", "", {}, [], base64.b64encode(packed).decode())
     tracemalloc.start()
-    with pytest.raises(ValueError, match="the operations of step: "):
-        unpacked(record)
+    with contextlib.suppress(ValueError):  # or it says that they are too many
+        assert unpacked(record) is None
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2**29

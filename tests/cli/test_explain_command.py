@@ -252,6 +252,53 @@ def test_a_gate_that_cannot_decide(run: Runner, leafwise: Check, way: str) -> No
     assert "nothing was compiled again" not in done.stderr
 
 
+# A script in which JAX retraces, or a call is stale, twice; the gate.
+SEEN = {
+    "asked for": ("import importlib.util\nassert importlib.util.find_spec('jax')", "retrace"),
+    "failed first": (
+        "import sys\nsys.modules['jaxlib'] = None\ntry: import jax\nexcept ImportError: pass\n"
+        "del sys.modules['jaxlib']",
+        "retrace",
+    ),
+    "no environment": ("import os\npath = os.environ['PATH']\nos.environ.clear()", "stale"),
+}
+REPEATS = """
+import jax
+class Model:
+    rate = 1.0
+    def apply(self, x): return x * self.rate
+one, other = Model(), Model()
+for model in (one, one, one, other): jax.jit(model.apply)(1.0)
+f, g = jax.jit(one.apply), jax.jit(other.apply)
+f(1.0), g(1.0)
+one.rate = other.rate = 2.0
+g(1.0), f(1.0)
+"""
+
+
+@pytest.mark.parametrize("way", SEEN)
+def test_what_scripts_do_before_jax(run: Runner, way: str) -> None:
+    """Whatever it is, what JAX repeats is seen; so is a method that is jitted again."""
+    head, gate = SEEN[way]
+    done = run.explain("-q", "--fail-on", gate, run.write(head + REPEATS))
+    assert done.returncode == 1
+    words = {
+        "retrace": "apply retraced 3 times",
+        "stale": "apply used self.rate = 1.0, which was 2",
+    }
+    assert words[gate] in done.stderr, done.stderr
+
+
+def test_a_look_at_records_adds_none(run: Runner) -> None:
+    """The command itself is not recorded, nor is a process for which the variable is empty."""
+    script, more = run.write("import jax"), {**os.environ, "LEAFWISE_EXPLAIN": "records"}
+    assert run.run(script, env=more).returncode == 0
+    for _ in range(2):
+        assert "records of 1 process" in run.explain("records", env=more).stderr
+    run.run(script, env={**more, "LEAFWISE_EXPLAIN": ""})
+    assert {file.name for file in run.folder.iterdir()} == {"records", script}
+
+
 def test_records_are_not_enough_for_all_options(leafwise: Check, tmp_path: Path) -> None:
     """What records never have is refused, and does not count as nothing found."""
     (tmp_path / "rank-7.jsonl").write_text("")

@@ -138,6 +138,7 @@ jax.jit(lambda x: x)(1.0)
 times = []
 if "handle" in sys.argv:
     signal.signal(signal.SIGTERM, lambda *_: times.append(1))
+    signal.signal(signal.SIGUSR1, lambda *_: times.append(1))
 try:
     print("ready", flush=True)
     for _ in range(60 if not times else 0):
@@ -156,6 +157,7 @@ WAYS = {
     "to the group": (signal.SIGINT, 7),
     "term": (signal.SIGTERM, 143),
     "term handled": (signal.SIGTERM, 0),
+    "usr1 handled": (signal.SIGUSR1, 0),
     "hup": (signal.SIGHUP, 129),
     "nohup": (signal.SIGHUP, 143),
     "quit": (signal.SIGQUIT, 131),
@@ -170,7 +172,7 @@ def test_signals(run: Runner, way: str) -> None:
     What is ignored stays ignored.
     """
     script = run.write(WAITS)
-    arguments = [script, *(["handle"] if way == "term handled" else [])]
+    arguments = [script, *(["handle"] if "handled" in way else [])]
     command = ["-m", "leafwise", "explain", *arguments]
     files = run.folder / "temporary"
     files.mkdir()
@@ -188,11 +190,24 @@ def test_signals(run: Runner, way: str) -> None:
     assert ROW in err
     assert "Traceback" not in err
     assert list(files.iterdir()) == []
-    if number != signal.SIGINT:
+    if number not in (signal.SIGINT, signal.SIGUSR1):
         ended = signal.SIGTERM if way == "nohup" else number
         assert f"the program ended: {ended.name}" in err
     if expected in (0, 7):
         assert out == {7: "interrupted\n", 0: "1\n"}[expected]
+
+
+def test_descriptors_and_options_are_those_of_the_command(run: Runner) -> None:
+    """What a shell opens for the script, and what ``-X`` says, arrives there."""
+    script = run.write("import os, sys; os.write(int(sys.argv[1]), b'x'); print(sys._xoptions)")
+    reader, writer = os.pipe()
+    options = "-X", "one=1", "-X", "other"
+    command = "-m", "leafwise", "explain", "-q", script, str(writer)
+    done = run.run(*command, options=options, pass_fds=[writer])
+    assert done.stdout == "{'one': '1', 'other': True}\n"
+    assert os.read(reader, 9) == b"x"
+    os.close(reader)
+    os.close(writer)
 
 
 @pytest.mark.parametrize("where", ["subprocess.Popen.__init__", "leafwise.cli.recorded.read"])

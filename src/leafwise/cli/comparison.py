@@ -96,7 +96,7 @@ def read_run(file: str) -> RecordedRun:
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise RunError(other, file)
     if not record.get("programs"):
-        raise RunError(f"{file} has no programs: its script compiled nothing", file)
+        raise RunError(f"{file} has no programs: none was compiled, or recorded", file)
     parts = {name: record.get(name) for name in RecordedRun.__annotations__}
     try:
         run: RecordedRun = from_json(RecordedRun, parts)

@@ -6,7 +6,6 @@ import as little as possible before a script.
 
 import argparse
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import io
@@ -43,8 +42,9 @@ def check(options: argparse.Namespace) -> int:
     form, printed = options.output_format, io.StringIO()
     if (folder := str(Path.cwd())) not in sys.path:
         sys.path.insert(0, folder)  # as `python -m` does
+    output = options.output and str(Path.cwd() / options.output)  # modules may change the folder
     with signals.raised(KeyboardInterrupt) as numbers, _standard_output() as stdout:
-        console = check_report.make_console(printed if options.output else stdout)
+        console = check_report.make_console(printed if output else stdout)
         is_quiet, is_verbose = options.quiet or form != "text", options.verbose or options.fields
         printer = check_report.CheckPrinter(console, verbose=is_verbose, quiet=is_quiet)
         try:
@@ -66,8 +66,8 @@ def check(options: argparse.Namespace) -> int:
         else:
             text = check_result.as_json(run) if form == "json" else check_report.as_github(run)
             print(text, file=console.file)
-        if options.output:
-            _write(options.output, printed.getvalue())
+        if output:
+            _write(output, printed.getvalue())
     return run.exit_code
 
 
@@ -80,17 +80,11 @@ def _standard_output() -> Generator[TextIO]:
             yield stdout
             return
         own = os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors)
-        os.dup2(2, 1)
+        os.dup2(2, 1)  # for good: functions of `atexit` print, too
         try:
             yield own
-            own.flush()
         finally:
-            stdout.flush()
-            with contextlib.suppress(OSError, TypeError):  # Windows has no such library
-                ctypes.CDLL(None).fflush(None)
-            os.dup2(own.fileno(), 1)
-            with contextlib.suppress(OSError):  # as its flush raised
-                own.close()
+            own.close()
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":

@@ -49,8 +49,9 @@ from leafwise.errors import message_of
 _MOST_BYTES: Final = 4 << 20
 """The largest compressed size of a program whose operations are recorded."""
 
-_MOST_UNPACKED: Final = 128 << 20
-"""The same in memory, where a file of some kilobytes could take gigabytes."""
+_MOST_UNPACKED: Final = 64 << 20
+_MOST_LISTS: Final = 4 << 20
+"""The same as text, and its lists: a file of some kilobytes could take gigabytes of memory."""
 
 _MOST_ARRAY: Final = 64 << 20
 """How many bytes of captured arrays are digested per program; the rest have shape and dtype."""
@@ -207,8 +208,10 @@ def unpacked(record: LoweredRecord) -> LoweredProgram | None:
         return None
     try:
         decompress = zlib.decompressobj().decompress
-        plain = json.loads(decompress(base64.b64decode(record.packed), _MOST_UNPACKED))
-        operations = from_json(list[list[str]], plain)
+        plain = decompress(base64.b64decode(record.packed), _MOST_UNPACKED)
+        if plain.count(b"[") + plain.count(b"{") > _MOST_LISTS:
+            return None
+        operations = from_json(list[list[str]], json.loads(plain))
         return LoweredProgram.from_json({**dataclasses.asdict(record), "operations": operations})
     except (ValueError, zlib.error, RecursionError) as error:
         raise RecordError(f"the operations of {clean(record.name)}: {error}") from error
