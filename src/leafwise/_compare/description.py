@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import is_itself
 from leafwise._objects.code import is_installed_module
-from leafwise._objects.text import got
+from leafwise._objects.text import got, shorten_text
 from leafwise._statics.key import StaticKey, argument_value, content_names, verify
 from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json
 from leafwise._trees.leaves import LeafKind
@@ -274,8 +274,4 @@ def _shorten_both(one: str, other: str) -> tuple[str, str]:
     same = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
     if max(len(one), len(other)) > _WIDTH and same > _WIDTH // 2:
         one, other = (f"...{text[same - 20 :]}" for text in (one, other))
-    return _cut(one), _cut(other)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+    return shorten_text(one, _WIDTH), shorten_text(other, _WIDTH)

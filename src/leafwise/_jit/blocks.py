@@ -4,7 +4,6 @@ They compare the program that JAX has for a call with that of a fresh trace: slo
 runs once more, and exact for any Python code.
 """
 
-import hashlib
 import itertools
 import re
 import weakref
@@ -13,8 +12,6 @@ from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from leafwise._captures.treatment import Way, lines_of
 from leafwise._jax.context import traced_afresh
@@ -23,8 +20,9 @@ from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, is_users_file, short_file
 from leafwise._objects.describe import describe_value
 from leafwise._objects.locks import new_lock
+from leafwise._objects.parts import data_of
 from leafwise._objects.stand_ins import Verbatim
-from leafwise._objects.text import got, shorten
+from leafwise._objects.text import got, sha256_of, shorten
 
 
 class StaleAction(StrEnum):
@@ -148,7 +146,7 @@ def program_change(
     callee: Callee,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    digests: Sequence[bytes] = (),
+    digests: Sequence[str] = (),
 ) -> ProgramChange | None:
     """Compare the program that answers a call with the one that JAX would make of it now."""
 
@@ -175,7 +173,7 @@ def program_change(
     return None
 
 
-def numpy_digests(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[bytes]:
+def numpy_digests(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Return digests of the NumPy arrays among the constants of the program of a call."""
     with ignore_events():
         return list(map(_digest, _numpy_constants(jitted.trace(*args, **kwargs).jaxpr)))
@@ -193,11 +191,9 @@ def _constants(jaxpr: Any) -> Iterator[Any]:
             yield from _constants(inner)
 
 
-def _digest(array: Any) -> bytes:
+def _digest(array: Any) -> str:
     kind = f"{type(array)} {array.dtype} {array.shape}"
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = jax.random.key_data(array)
-    return hashlib.sha256(kind.encode() + np.asarray(array).tobytes()).digest()
+    return sha256_of(kind.encode() + data_of(array).tobytes())
 
 
 _ADDRESS: Final = re.compile(r"0x[0-9a-f]+|id=\d+")

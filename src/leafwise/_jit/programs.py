@@ -132,7 +132,7 @@ class ProgramEntry:
     state: int = 0
     observation: Observation | None = None
     statics: Any = None
-    digests: list[bytes] | None = None
+    digests: list[str] | None = None
     clears: int = dataclasses.field(default_factory=CLEARS.__len__)
 
     @cached_property

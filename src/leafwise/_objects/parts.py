@@ -40,7 +40,7 @@ from leafwise._objects.attributes import (
     registry_of,
     stored_attributes,
 )
-from leafwise._objects.classes import ClassMap
+from leafwise._objects.classes import ClassMap, is_a
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
@@ -160,12 +160,20 @@ def _array_steps(value: np.ndarray[Any, Any]) -> list[str]:
     return [".dtype", *(f"[{', '.join(map(str, place))}]" for place in places)]
 
 
+def is_key(value: Any) -> bool:
+    """Return whether a value is an array of PRNG keys."""
+    return is_a(value, jax.Array) and bool(jnp.issubdtype(value.dtype, jax.dtypes.prng_key))
+
+
+def data_of(array: Any) -> np.ndarray[Any, Any]:
+    """Return the elements of an array; of PRNG keys, their data."""
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
 def _jax_array(value: Any) -> Content:
-    is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
-    data = np.asarray(jax.random.key_data(value) if is_key else value)
     weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
     where = value.sharding if value.committed else None
-    return str(value.dtype), value.shape, weak, where, data.tobytes()
+    return str(value.dtype), value.shape, weak, where, data_of(value).tobytes()
 
 
 def _plain(content: Callable[[Any], Content]) -> Kind:

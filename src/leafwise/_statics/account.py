@@ -19,7 +19,6 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -52,7 +51,7 @@ from leafwise._objects.code import (
 from leafwise._objects.describe import describe_value
 from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.methods import JittedFunction
-from leafwise._objects.parts import Kind, Part, kind_of
+from leafwise._objects.parts import Kind, Part, data_of, is_key, kind_of
 from leafwise._objects.stand_ins import MISSING, ById, Verbatim
 from leafwise._objects.text import describe_array, shorten
 from leafwise._statics import findings
@@ -387,10 +386,9 @@ def _array(fold: AccountFold, value: Any, _table: Kind) -> _Entry:
     token = PartToken(WeakId(value), text)
     with contextlib.suppress(Exception):  # JAX: donated meanwhile, or a guard forbids the transfer
         if value.nbytes <= most and value.is_fully_addressable and not value.is_deleted():
-            is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
             with jax.ensure_compile_time_eval():  # also for a key in a trace
-                content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
-            token = PartToken((text, not is_key and value.weak_type, content), text)
+                content = data_of(value).tobytes()
+            token = PartToken((text, not is_key(value) and value.weak_type, content), text)
     return token, PartNode(value, CheckedBy.SAME)
 
 

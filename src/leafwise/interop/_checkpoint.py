@@ -17,6 +17,7 @@ import numpy as np
 
 from leafwise._compare import description
 from leafwise._compare.description import Described, Record, differences, is_below
+from leafwise._objects.parts import is_key
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, dump
@@ -180,8 +181,7 @@ def explain_opaque(value: Any) -> str:
 def _plain(leaf: Any) -> Any:
     """Return the array that is written for a leaf."""
     if isinstance(leaf, jax.Array):
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return jax.random.key_data(leaf) if is_key else leaf
+        return jax.random.key_data(leaf) if is_key(leaf) else leaf
     return np.asarray(leaf)
 
 

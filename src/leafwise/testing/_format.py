@@ -9,13 +9,13 @@ from typing import Any, Final
 
 import hypothesis
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import leafwise
 from leafwise._display.words import without_addresses
 from leafwise._objects.describe import describe
-from leafwise._objects.text import describe_array, shorten
+from leafwise._objects.parts import is_key
+from leafwise._objects.text import describe_array, shorten, shorten_text
 from leafwise.errors import message_of
 
 
@@ -26,8 +26,8 @@ def short_repr(value: object, width: int = 30) -> str:
 
 def cut(text: str, width: int) -> str:
     """Return a text without addresses and cut to a width."""
-    text = without_addresses(text)  # first: a cut address would not be recognised
-    return text if len(text) <= width else text[: width - 3] + "..."
+    # In this order: a shortened address would not be recognised.
+    return shorten_text(without_addresses(text), width)
 
 
 def format_change(before: str, after: str) -> str:
@@ -41,11 +41,6 @@ def format_static(value: Any) -> str:
 
 def format_typed(value: Any) -> str:
     return f"{format_static(value)} ({type(value).__name__})"
-
-
-def is_key(leaf: Any) -> bool:
-    """Return whether a leaf is an array of PRNG keys."""
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def format_leaf(leaf: Any) -> str:

@@ -18,8 +18,9 @@ from leafwise._objects.attributes import is_installed, stored_attributes
 from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.interrupts import or_default
+from leafwise._objects.parts import is_key
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise.testing._format import format_change, format_leaf, format_static, is_key, short_repr
+from leafwise.testing._format import format_change, format_leaf, format_static, short_repr
 from leafwise.testing.strategies._annotations import (
     InstancePlan,
     argument_for,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._objects.interrupts import or_default
-from leafwise.testing._format import is_key
+from leafwise._objects.parts import is_key
 
 
 def is_numeric(leaf: Any) -> bool:
