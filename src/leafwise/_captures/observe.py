@@ -23,6 +23,7 @@ from leafwise._objects.attributes import dict_of
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import parameters
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import new_lock
 from leafwise._objects.names import Chain, chains_of
 
@@ -136,14 +137,12 @@ class Observer:
         return [run._replace(function=_function_of(frame)) for frame, run in runs]
 
 
+@or_default(default=False)  # a user's flatten function
 def holds_tracers(value: Any) -> bool:
     """Return whether an object or a pytree holds tracers, so that it was made in a trace."""
     if is_a(value, Tracer | types.ModuleType | types.FunctionType | type):
         return False
-    try:
-        leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
-    except Exception:  # noqa: BLE001  # a user's flatten function
-        return False
+    leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
     return any(is_a(each, Tracer) for each in leaves)
 
 

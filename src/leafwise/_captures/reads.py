@@ -49,6 +49,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import is_a, module_of, read
 from leafwise._objects.code import facts_of, int_as_float, is_installed_module
 from leafwise._objects.describe import describe_value
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
@@ -392,13 +393,11 @@ class Current:
         return check_function(self._names, terms, call, otherwise)
 
 
+@or_default(dict[Any, Captured]())  # the user's own code
 def captured_places(fn: Callable[..., Any]) -> dict[Any, Captured]:
     """Return the captures of a function, found by the names in its code, by place."""
-    try:
-        runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
-        return Current(reads_of(runs, fn), is_weak=True).captured
-    except Exception:  # noqa: BLE001  # the user's own code
-        return {}
+    runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
+    return Current(reads_of(runs, fn), is_weak=True).captured
 
 
 def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:

@@ -4,6 +4,7 @@ import functools
 import keyword
 import re
 import types
+from collections.abc import Sequence
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -97,15 +98,13 @@ def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
 _MOST_PARTS: Final = 20_000
 
 
-def parts_of(value: Any) -> list[tuple[str, Any]]:
+@or_default(())  # user code may raise anything
+def parts_of(value: Any) -> Sequence[tuple[str, Any]]:
     """Return the parts of a value, each with the step that leads to it."""
-    try:
-        opened = None if type(value) is dict else open_node(value)  # JAX sorts the keys of a dict
-        if opened is not None:
-            return list(zip(opened[0].steps, opened[1], strict=True))
-        parts = kind_of(value).parts(value)
-    except Exception:  # noqa: BLE001  # user code may raise anything
-        return []
+    opened = None if type(value) is dict else open_node(value)  # JAX sorts the keys of a dict
+    if opened is not None:
+        return list(zip(opened[0].steps, opened[1], strict=True))
+    parts = kind_of(value).parts(value)
     return [pair for pair in parts if not pair[0].startswith(_NOT_DATA)]
 
 
