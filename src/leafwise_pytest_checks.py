@@ -35,7 +35,6 @@ class CheckSelection:
 
 
 def _covers(selected: str, nodeid: str) -> bool:
-    """Return whether a node is the selected one, or below it."""
     return f"{nodeid}::".startswith((f"{selected}::", f"{selected}."))
 
 

@@ -191,7 +191,6 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
 
 
 def captures_of(fn: Callable[..., Any], reads: Iterable[Read]) -> Captures:
-    """Return the captures of a function: the current values of the places that it reads."""
     shown = [read for read in reads if not (read.place.is_member or read.itself)]
     items = [_capture(read) for read in shown if read.place.read() is not DEAD]
     return Captures(items, name_of(fn))

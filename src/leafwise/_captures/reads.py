@@ -341,7 +341,6 @@ class Captured(Traced):
 
     @property
     def name(self) -> str:
-        """The place, as the code spells it."""
         return self.read.place.name
 
 

@@ -65,7 +65,6 @@ def _has_forward_name(annotation: Any) -> bool:
 
 
 def without_initvar(annotation: Any) -> Any:
-    """Return an annotation without `dataclasses.InitVar` around it."""
     if isinstance(annotation, str):
         return re.sub(r"^(?:\w+\.)*InitVar\[(.*)\]$", r"\1", annotation)
     return annotation.type if isinstance(annotation, dataclasses.InitVar) else annotation

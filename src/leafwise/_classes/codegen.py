@@ -52,7 +52,6 @@ FACTORY: Final = _Factory()
 
 
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
-    """Compile function source and run it in the namespace, where it defines the functions."""
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)

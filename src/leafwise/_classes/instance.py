@@ -369,7 +369,6 @@ def _has_own_text(self: Any) -> bool:
 
 
 def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IPython's order
-    """Print for IPython, in the remaining columns."""
     if cycle:
         printer.text(f"{type(self).__name__}(...)")
         return

@@ -98,7 +98,6 @@ _checking: int = 0
 
 
 def is_checking() -> bool:
-    """Return whether `leafwise.debug.check_statics` is on."""
     return _checking > 0
 
 

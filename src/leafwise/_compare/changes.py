@@ -51,7 +51,6 @@ def owner_of(method: Any) -> str:
 
 
 def are_recreated(one: Any, other: Any) -> bool:
-    """Return whether both are functions of the same definition."""
     known = definition_of(one) if is_function(one) and is_function(other) else None
     return known is not None and known == definition_of(other)
 

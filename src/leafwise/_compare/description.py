@@ -84,7 +84,6 @@ class Described:
 
     @property
     def arrays(self) -> dict[str, Any]:
-        """The leaves that are arrays, by path."""
         pairs = zip(self.leaf_paths, self.leaves, strict=True)
         return {path: leaf for path, leaf in pairs if path is not None}
 
@@ -230,7 +229,6 @@ def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json
 
 
 def is_below(path: str, above: str) -> bool:
-    """Return whether a path passes through `above`."""
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}
 
 
@@ -269,7 +267,6 @@ _WIDTH: Final = 100
 
 
 def _shorten_both(one: str, other: str) -> tuple[str, str]:
-    """Return two texts, shortened so that they still differ."""
     pairs = enumerate(zip(one, other, strict=False))
     same = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
     if max(len(one), len(other)) > _WIDTH and same > _WIDTH // 2:

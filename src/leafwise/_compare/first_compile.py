@@ -40,7 +40,6 @@ def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None
 
 
 def describe_operations(operations: Operations) -> FirstCompile:
-    """Return the number of operations of a program, and where most of them come from."""
     origins = [*_constants(operations), *_loops(operations)] or list(_lines(operations))
     return FirstCompile(operations.total, origins)
 

@@ -94,7 +94,6 @@ class Explaining(Block):
     _code = "debug.explain_errors()"
 
     def __enter__(self) -> None:
-        """Make JAX keep the frames that its errors come from."""
         keep_frames()
 
     def __exit__(

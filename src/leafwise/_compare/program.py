@@ -78,7 +78,6 @@ class LoweredProgram:
         return dataclasses.replace(operation, text=_OURS.sub(name, operation.text))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record that `from_json` reads."""
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
@@ -89,7 +88,6 @@ class LoweredProgram:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Self:
-        """Return the program from a record made by `to_json`."""
         operations = tuple(Operation(text, source) for text, source in saved["operations"])
         return cls(saved["name"], operations, tuple(saved["functions"]), saved["options"])
 

@@ -281,7 +281,6 @@ def _lines_of(rows: Iterable[_Row], width: int) -> Iterator[list[_Span]]:
 
 
 def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
-    """Yield spans, cut off to fit into `room` columns."""
     if sum(len(span.text) for span in spans) <= room:
         yield from spans
         return

@@ -40,12 +40,10 @@ class ProgramEvents:
 
     @property
     def reasons(self) -> list[Reason]:
-        """The reasons that JAX acted upon."""
         return [] if self.explanation is None else self.explanation.acted
 
     @property
     def is_compiled(self) -> bool:
-        """Whether it was compiled by XLA, or loaded from the cache on disk."""
         return self.events[-1].kind in _COMPILES
 
     @property
@@ -142,7 +140,6 @@ class Finding:
 
     @property
     def headline(self) -> str:
-        """What JAX did, and how long that took."""
         return f"{self.what}, {duration(self.seconds)}"
 
     def effect(self, tried: TriedRecord) -> str:
@@ -357,7 +354,6 @@ def nothing_again(events: list[EventRecord]) -> bool:
 
 
 def seconds_of(group: Iterable[Finding]) -> float:
-    """Return the seconds that JAX spent on some findings."""
     return busy([event for finding in group for event in finding.events])
 
 

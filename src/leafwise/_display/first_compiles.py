@@ -126,7 +126,6 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
 
 
 def first_seconds(events: list[EventRecord]) -> float:
-    """Return the seconds that JAX spent on programs compiled for the first time."""
     programs = programs_of(events)
     first = [program for program in programs if program.is_compiled and not program.is_repeat]
     return busy(event for program in first for event in program.events)

@@ -39,7 +39,6 @@ StaleOption: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
 
 
 def checked_action(value: object, owner: str) -> StaleAction:
-    """Return ``on_stale=`` as an action."""
     if isinstance(value, str) and value in set(StaleAction):
         return StaleAction(value)
     actions = ", ".join(repr(str(each)) for each in StaleAction)
@@ -116,7 +115,6 @@ _blocks: tuple[CaptureChecks, ...] = ()
 
 
 def current_block() -> CaptureChecks | None:
-    """Return the innermost block, or None outside any."""
     return next(reversed(_blocks), None)
 
 
@@ -184,7 +182,6 @@ def _numpy_constants(jaxpr: Any) -> Iterator[Any]:
 
 
 def _constants(jaxpr: Any) -> Iterator[Any]:
-    """Yield the constants of a jaxpr, and of those inside it."""
     yield from getattr(jaxpr, "consts", ())
     for equation in jaxpr.eqns:
         for inner in _inner(equation):

@@ -115,7 +115,6 @@ class Callee:
 
 
 def jitted_name(fun: Callable[..., Any]) -> str:
-    """Return the name that JAX gives a function."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     return str(getattr(fun, "__name__", "<unnamed function>"))

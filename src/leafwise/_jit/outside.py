@@ -143,7 +143,6 @@ def _is_called_by_jax(user: types.FrameType | None) -> bool:
 def _program_of(
     call: EagerCall, work: Work, run: int | None, given: Mapping[str, Any]
 ) -> _OutsideProgram:
-    """Return the record of a program."""
     functions = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
     signature = None
     if call.is_direct and call.operands:
@@ -182,7 +181,6 @@ _BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
 
 
 def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the avals of inputs and results."""
     if work.inputs is not None:
         return work.inputs, work.outputs
     given: Any = None if work.call is None else (work.call.args, dict(work.call.kwargs))

@@ -168,7 +168,6 @@ class Guard:
         return list(found.values())
 
     def current(self) -> Current:
-        """Return the current values of these places."""
         return Current(self.reads())
 
     def block_changed(self) -> None:
@@ -256,7 +255,6 @@ class Guard:
         return _in_state(self.made, state)(*args, **kwargs)
 
     def _find_state(self, current: Current) -> int | None:
-        """Return the latest state that matches the current captures, or None."""
         if self.action is StaleAction.IGNORE:
             return 0
         states = reversed(list(self._log.states.items()))
@@ -389,8 +387,6 @@ class Guard:
 
 
 def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
-    """Return the function that a call runs in a state."""
-
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         with with_number(current_number() if is_traced_afresh() else state):
@@ -430,7 +426,6 @@ def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[
 
 
 def _reasons(stale: dict[Any, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:
-    """Return the reasons that stale captures give for an outcome."""
     kind, cause = ReasonKind.CAPTURE, Cause.CAPTURE
     return [
         Reason(each.name, kind, outcome, Verbatim(each.before), Verbatim(each.after), cause)

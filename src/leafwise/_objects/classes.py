@@ -137,7 +137,6 @@ class ClassMap(Generic[V]):
         return found
 
     def values(self) -> Iterator[V]:
-        """Iterate over the values of all live classes."""
         return iter([value for _, value in list(self._entries.values())])
 
     def _remove(self, key: int, dead: "weakref.ref[Any]") -> None:

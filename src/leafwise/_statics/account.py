@@ -222,7 +222,6 @@ class AccountFold(Fold):
         self.nodes: dict[Path, PartNode] = {}
 
     def account(self) -> Account:
-        """Return the tokens of all parts by path."""
         return dict(zip(cast("list[Any]", self.paths), self.tokens, strict=True))
 
     def leading_to(self, path: Path) -> dict[str, Any]:
@@ -251,7 +250,6 @@ class AccountFold(Fold):
 
 
 def account_of(value: Any, words: frozenset[str] = frozenset()) -> Account:
-    """Return the tokens of all parts of a value by path."""
     return AccountFold(words).add(value, ()).account()
 
 
@@ -341,7 +339,6 @@ def _merge(fold: AccountFold, path: Path, start: int) -> None:
 
 @per_class
 def _reader_of(kind: Any) -> "_EntryReader":
-    """Return how values of a class are accounted for."""
     if hides_attributes(kind):
         return _whole
     if issubclass(kind, _BY_EQUALITY) and is_installed_module(kind.__module__):
@@ -555,7 +552,6 @@ def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
 
 
 def _is_node(kind: type) -> bool:
-    """Return whether a class is a dataclass that is a pytree node."""
     return dataclasses.is_dataclass(kind) and is_tree_node(kind)
 
 

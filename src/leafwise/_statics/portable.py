@@ -107,7 +107,6 @@ class PortableReader:
             return self._opaque(value, path)
 
     def class_name(self, cls: type) -> str:
-        """Return the name of a class, as JSON has it."""
         return class_name(cls)
 
     def _read(self, value: Any, path: str) -> Json:

@@ -64,7 +64,6 @@ class Selection:
 
 
 def _mark(flags: list[bool], part: Node | int, *, flag: bool = True) -> None:
-    """Flag a leaf, or all leaves of a node."""
     if isinstance(part, int):
         flags[part] = flag
     else:

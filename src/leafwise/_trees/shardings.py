@@ -354,7 +354,6 @@ def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
 
 
 def _format_problem(problem: tuple[str, str], paths: Sequence[str]) -> str:
-    """Return the message for all leaves that have the same problem."""
     where, text = problem
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{where}, at {paths[0]}{more}: {text}"

@@ -57,7 +57,6 @@ ONE_HASH: Final = "one hash for"
 
 
 def library_of(cls: type) -> str:
-    """Return the library that registered a class as a pytree class."""
     if is_own(cls):
         return "leafwise"
     return refusals.library_of(cls) or ("NamedTuple" if is_namedtuple(cls) else "JAX")

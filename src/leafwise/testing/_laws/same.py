@@ -85,7 +85,6 @@ def same_static(one: Any, other: Any) -> bool:
 
 
 def state_of(instance: Any) -> dict[str, Any]:
-    """Return the attributes of an instance, by name."""
     return {n: getattr(instance, n) for n in field_order(instance) if hasattr(instance, n)}
 
 

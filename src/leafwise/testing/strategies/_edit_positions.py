@@ -83,7 +83,6 @@ def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditP
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
-    """Return whether a path is one of `paths`, or below one."""
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
