@@ -205,7 +205,6 @@ class Names:
         self._locals = itertools.count()
 
     def local(self) -> str:
-        """Return a new name of a local variable."""
         return f"at_{next(self._locals)}"
 
     def of(self, kind: str, value: Any) -> str:

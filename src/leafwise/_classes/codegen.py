@@ -34,7 +34,6 @@ _SOURCES: Final[ClassMap[list[str]]] = ClassMap()
 
 
 def source_of(cls: type) -> str:
-    """Return all code generated for a class; see `leafwise.debug.source_of`."""
     return "\n".join(_SOURCES.get(cls) or [])
 
 

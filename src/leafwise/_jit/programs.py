@@ -378,7 +378,6 @@ class ProgramLog:
         return program if program.outcome is Outcome.RETRACE or not same else same[-1]
 
     def new_state(self, captured: dict[Any, Captured]) -> int:
-        """Return the number of a new state of the captures."""
         number = new_number()
         with self._lock:
             self.states[number] = captured

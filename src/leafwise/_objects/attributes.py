@@ -418,7 +418,6 @@ _RECORDS: Final[Mapping[str, Callable[[Any, Any], tuple[str, ...] | None]]] = {
 
 
 def is_frozen(kind: Any) -> bool:
-    """Return whether a dataclass or attrs class is frozen."""
     params = read(kind, "__dataclass_params__", None)
     if params is not None:
         return bool(params.frozen)

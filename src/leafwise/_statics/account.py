@@ -105,7 +105,6 @@ class Held(NamedTuple):
     variable: str = ""
 
     def __str__(self) -> str:
-        """Return the step as part of a path."""
         return self.text
 
 
@@ -139,7 +138,6 @@ class PartToken:
 
     @property
     def text(self) -> str:
-        """The part, for messages."""
         if isinstance(self.shown, type):
             return self.shown.__qualname__
         return describe_value(self.shown) if self.is_exact else str(self.shown)

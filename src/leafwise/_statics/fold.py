@@ -188,7 +188,6 @@ class Fold:
     # For readers.
 
     def back_to(self, start: int) -> None:
-        """Remove all tokens from a position on."""
         del self.tokens[start:], (self.paths or [])[start:]
 
     def push(self, path: Any, *tokens: Any) -> None:
