@@ -84,7 +84,6 @@ class Terms:
         return self._same(node.value, at, self._grades.get(id(node.value), Grade.FIXED))
 
     def _parts(self, node: PartNode, path: Path, ways: Iterable[str]) -> list[Checked]:
-        """Check the parts of a value, which are read in these ways."""
         steps = [step for step, _ in node.parts]
         return [self.of((*path, step), way) for step, way in zip(steps, ways, strict=True)]
 

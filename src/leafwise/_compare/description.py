@@ -236,7 +236,6 @@ def is_below(path: str, above: str) -> bool:
 
 
 def _format_both(one: Json, other: Json, to_text: Callable[[Json], str]) -> tuple[str, str]:
-    """Return both as text, or as JSON if the texts are the same."""
     texts = to_text(one), to_text(other)
     return texts if texts[0] != texts[1] else (dump(one), dump(other))
 

@@ -471,7 +471,6 @@ LAYER_LOOPS: Final = {
 
 
 def fix_of_constants(names: "Sequence[str]") -> Fix:
-    """Return the fix for large constants in a program, by the names that it reads them from."""
     which = " and ".join(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
     return Fix(f"pass {which} as {'an argument' if len(names) == 1 else 'arguments'}")
 

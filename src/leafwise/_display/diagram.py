@@ -148,7 +148,6 @@ class _Drawing:
         return children + _statics_of(node)
 
     def count_rows(self, part: _Part, depth: int) -> int:
-        """Return the number of rows of a part and of `depth` levels below it."""
         below = self._below(part) if depth else []
         return 1 + sum(self.count_rows(child, depth - 1) for child in below)
 

@@ -35,7 +35,6 @@ class ProgramEvents:
 
     @property
     def explanation(self) -> Explanation | None:
-        """Why it was traced or compiled, or None if unknown."""
         return self.explained.explanation
 
     @property
@@ -56,7 +55,6 @@ class ProgramEvents:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """The name and definition of the function, and the role of the program."""
         return self.first.name, self.first.defined, self.first.role
 
 
@@ -143,7 +141,6 @@ class Finding:
         return f"{self.what}, {duration(self.seconds)}"
 
     def effect(self, tried: TriedRecord) -> str:
-        """Return how an edit that helped changed the number of repeats and the time."""
         saved = duration(tried.saved)
         return f"{count(tried.before, 'repeat')} in all -> {tried.after:,}, {saved} saved"
 

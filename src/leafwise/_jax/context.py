@@ -116,7 +116,6 @@ def _trace_context() -> list[Any]:
 
 
 def _without_number(values: list[Any]) -> list[Any]:
-    """Return values, or names, of the trace context without that of the number."""
     return [each for place, each in enumerate(values) if place != _place]
 
 

@@ -252,7 +252,6 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
 
 
 def _source(body: Body) -> str:
-    """Return the source of a function, as JAX names it."""
     code = getattr(inspect.unwrap(body.callee.find()), "__code__", None)
     return "" if code is None else f"{body.callee.name} at {code.co_filename}:{code.co_firstlineno}"
 

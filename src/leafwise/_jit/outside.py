@@ -314,7 +314,6 @@ def _is_in_jax(frame: types.FrameType) -> bool:
 
 
 def is_of_jax(fun: Any) -> bool:
-    """Return whether a function is JAX's own, by its module."""
     return _package(getattr(fun, "__module__", None)) in _JAX
 
 

@@ -477,7 +477,6 @@ def _with_cause(
 
 
 def _is_alike(program: ProgramEntry, work: Work) -> bool:
-    """Return whether a program has the same role, and is the same part of a gradient."""
     _, inputs, _ = program.lowered or ((), None, ())
     counts = [len(avals) for avals in (inputs, work.inputs) if avals is not None]
     return program.role == work.role and len(set(counts)) < 2  # noqa: PLR2004  # both alike

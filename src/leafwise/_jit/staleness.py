@@ -213,7 +213,6 @@ class Guard:
             jitted.set_call(call)
 
     def _check_against(self, current: Current, state: int) -> None:
-        """Install the check against these values, which are those of a state."""
         with self._lock:
             self._state = state
             self._install(self._check_of(current, state))

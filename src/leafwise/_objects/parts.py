@@ -161,7 +161,6 @@ def _array_steps(value: np.ndarray[Any, Any]) -> list[str]:
 
 
 def is_key(value: Any) -> bool:
-    """Return whether a value is an array of PRNG keys."""
     return is_a(value, jax.Array) and bool(jnp.issubdtype(value.dtype, jax.dtypes.prng_key))
 
 

@@ -313,7 +313,6 @@ def _read_plain(fold: AccountFold, value: Any, path: Path) -> tuple[()]:
 
 
 def _read_again(fold: AccountFold, value: Any, path: Path, number: int) -> None:
-    """Add the token of an object that occurs again."""
     fold.push(path, PartToken(("again", number), _class_of(value)[1]))
     fold.nodes[path] = PartNode(value, CheckedBy.SAME)
 
@@ -554,7 +553,6 @@ def _is_node(kind: type) -> bool:
 
 
 def is_descriptor(value: Any) -> bool:
-    """Return whether a class member is read through its ``__get__``."""
     return hasattr(type(value), "__get__")
 
 

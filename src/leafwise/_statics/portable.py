@@ -203,7 +203,6 @@ class PortableReader:
         return self._by_step("method", [(".__self__", value.__self__), (".__name__", name)], path)
 
     def named(self, value: Any, path: str) -> Json:
-        """Return the name that refers to a function, class or module."""
         name = value.__name__ if isinstance(value, types.ModuleType) else name_of(value)
         return self._opaque(value, path) if name is None else {"class": "name", "parts": [name]}
 

@@ -68,7 +68,6 @@ def is_own(cls: type) -> bool:
 
 
 def is_namedtuple(cls: type) -> bool:
-    """Return whether JAX flattens a class as a named tuple."""
     return issubclass(cls, tuple) and hasattr(cls, "_fields") and not is_own(cls)
 
 

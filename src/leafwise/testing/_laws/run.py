@@ -250,7 +250,6 @@ class _Trial:
             raise StopSearch
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
-        """Test a law that draws by itself on one of the instances."""
         self._attempt([law], self._case(choose(data, self.instances), data))
         if law in self.broken or time.process_time() > self.until:
             raise StopSearch

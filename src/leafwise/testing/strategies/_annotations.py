@@ -302,7 +302,6 @@ def _typed_dict(kind: Any, where: FieldContext) -> Strategy:
 
 
 def _tree(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for jaxtyping's ``PyTree[leaf]``."""
     leaf = strategy_for(getattr(kind, "leaftype", Any), where)
     few = st.lists(leaf, max_size=2)
     return leaf | few | few.map(tuple) | st.dictionaries(_NAMES, leaf | few, max_size=2)

@@ -54,7 +54,6 @@ _NUMBERS_AND_TEXTS: Final = {bool, int, float, complex, str, bytes, Decimal, Fra
 
 
 def is_registered(kind: Any) -> bool:
-    """Return whether Hypothesis has a strategy for a type."""
     return entry_of(_KNOWN, kind) is not None
 
 

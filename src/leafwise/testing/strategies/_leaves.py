@@ -137,14 +137,12 @@ _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
 
 
 def _ones(leaf: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:  # noqa: FBT001
-    """Return an array of ones, placed like a leaf, and perhaps weakly typed."""
     if weak:
         return _placed_like(leaf, jnp.broadcast_to(jax.device_put(_ONES[dtype.kind]), shape))
     return _placed_like(leaf, jax.device_put(np.ones(shape, dtype)))
 
 
 def is_default_dtype(dtype: Any) -> bool:
-    """Return whether a dtype is the default for Python scalars of its kind."""
     one = _ONES.get(dtype.kind)
     return one is not None and jax.typeof(one).dtype == dtype
 
