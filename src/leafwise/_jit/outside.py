@@ -126,18 +126,15 @@ class OutsideLog:
             return Explanation(outcome, tuple(reasons), nearest=0), run
         is_any = bool(call.is_masked or call.unsized)
         sizes = 0
-        if (run is not None or is_any) and not _is_called_by_jax(user):
+        callers = (caller for caller, _ in traceback.walk_stack(user))
+        # JAX calls the user's code for each leaf in `jax.tree.map`, for example.
+        if (run is not None or is_any) and not any(map(_is_in_jax, callers)):
             sizes = place.count_sizes(program, is_any=is_any)
         if latest is None or sizes < _FEW_SIZES:
             return Explanation(outcome), run
         # `for batch in batches: batch[batch > 0].sum()`
         reasons = list(_sizes(latest, program, call, outcome))
         return Explanation(outcome, tuple(reasons), nearest=sizes - 1 if reasons else None), run
-
-
-def _is_called_by_jax(user: types.FrameType | None) -> bool:
-    """Return whether JAX calls the user's code, such as for each leaf in `jax.tree.map`."""
-    return any(_is_in_jax(caller) for caller, _ in traceback.walk_stack(user))
 
 
 def _program_of(

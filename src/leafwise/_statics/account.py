@@ -313,7 +313,7 @@ def _read_plain(fold: AccountFold, value: Any, path: Path) -> tuple[()]:
 
 
 def _read_again(fold: AccountFold, value: Any, path: Path, number: int) -> None:
-    fold.push(path, PartToken(("again", number), _class_of(value)[1]))
+    fold.push(path, PartToken(("again", number), _known_class(type(value))[1]))
     fold.nodes[path] = PartNode(value, CheckedBy.SAME)
 
 
@@ -354,7 +354,7 @@ def _unlisted(fold: AccountFold, value: Any, table: Kind) -> _Entry:
 
 
 def _whole(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken(WeakId(value), _class_of(value)[1]), PartNode(value, CheckedBy.SAME)
+    return PartToken(WeakId(value), _known_class(type(value))[1]), PartNode(value, CheckedBy.SAME)
 
 
 def _by_equality(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
@@ -367,7 +367,8 @@ def _treedef(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
 
 
 def _enum(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken((_class_of(value)[0], value.name), value), PartNode(value, CheckedBy.EXACT)
+    own, _ = _known_class(type(value))
+    return PartToken((own, value.name), value), PartNode(value, CheckedBy.EXACT)
 
 
 def _light(value: Any) -> _Entry:
@@ -393,7 +394,7 @@ def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     else:
         fold.take(len(value) if table.name in SIZED else 0, fold.scope.most_items)
     content, parts = table.read(value)
-    kind, text = _class_of(value)
+    kind, text = _known_class(type(value))
     if fold.scope.is_detailed and table.name in SIZED:
         text = Verbatim(f"<{text[1:-1]} of {content[0]}>")
     elif fold.scope.is_detailed and table.name == "array":
@@ -464,7 +465,7 @@ def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
     if not (is_a(value, JittedFunction) or has_hidden_state(type(value))):
         options = _attributes(fold, value, kind_of(value))
         parts += [part for part in options if not part[0].startswith(".__")]
-    own, text = _class_of(value)
+    own, text = _known_class(type(value))
     return PartToken((own,), text), PartNode(value, CheckedBy.WRAPPER, parts)
 
 
@@ -512,7 +513,7 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     # An object with its own `==` and some attributes may fill caches; others may gain none.
     is_closed = fold.scope.is_detailed and (compares_by_identity(kind) or not parts)
     names = ([step for step, _ in parts] or [""]) if is_closed else ()
-    own, text = _class_of(value)
+    own, text = _known_class(type(value))
     return PartToken((own, *names), text), PartNode(value, CheckedBy.OBJECT, parts)
 
 
@@ -557,13 +558,8 @@ def is_descriptor(value: Any) -> bool:
 
 
 @per_class
-def _class_token(kind: type) -> tuple[WeakId, Verbatim]:
+def _known_class(kind: type) -> tuple[WeakId, Verbatim]:
     return WeakId(kind), Verbatim(f"<{kind.__qualname__}>")
-
-
-def _class_of(value: Any) -> tuple[WeakId, Verbatim]:
-    """Return the identity and the name of the class of a value."""
-    return _class_token(type(value))
 
 
 FUNCTION: Final = Verbatim("<function>")

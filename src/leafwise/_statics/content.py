@@ -246,17 +246,13 @@ def _read_array(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     return _refuse(fold, value, path, reason)
 
 
-def _names_and_values(value: Any) -> tuple[Any, ...]:
-    return _items(own_attributes(value))
-
-
 def _read_object(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     cls = type(value)
     _read_classes(fold, cls, path)
     if not _held(fold, value, path):
         return ()
     content, parts = kind_of(value).read(value)
-    fold.guard.add(_names_and_values, value)
+    fold.guard.add(lambda held: _items(own_attributes(held)), value)
     fold.push(path, id(cls), content)
     if callable(value):
         return parts

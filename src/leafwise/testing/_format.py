@@ -1,8 +1,6 @@
 """Text for values and errors that is the same in every process."""
 
-import os
 import re
-import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +11,7 @@ import numpy as np
 
 import leafwise
 from leafwise._display.words import without_addresses
+from leafwise._objects.call_site import is_of_library
 from leafwise._objects.describe import describe
 from leafwise._objects.parts import is_key
 from leafwise._objects.text import describe_array, shorten, shorten_text
@@ -57,7 +56,6 @@ def format_leaf(leaf: Any) -> str:
 _LIBRARIES: Final = tuple(
     str(Path(module.__file__).parent) for module in (leafwise, hypothesis, jax) if module.__file__
 )
-_STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
 def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -65,8 +63,7 @@ def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_LIBRARIES, "<"))
-        and ("-packages" in frame.filename or not frame.filename.startswith(_STDLIB))
+        if not (frame.filename.startswith((*_LIBRARIES, "<")) or is_of_library(frame.filename))
     ]
 
 
