@@ -182,9 +182,6 @@ def _atoms(value: Any) -> Iterator[Any]:
         yield value
 
 
-# ------------------------------------------------------------------------ comparing
-
-
 def differences(
     saved: Record, target: Record, root: str = "", fits: Fits = operator.eq
 ) -> tuple[Difference, ...]:
@@ -230,9 +227,6 @@ def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json
 
 def is_below(path: str, above: str) -> bool:
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}
-
-
-# ------------------------------------------------------------------------ formatting
 
 
 def _format_both(one: Json, other: Json, to_text: Callable[[Json], str]) -> tuple[str, str]:

@@ -280,9 +280,6 @@ def _why_and_fix(value: Any) -> tuple[str, str]:
     return why, f"make {name} a frozen dataclass whose values can be static, too"
 
 
-# ------------------------------------------------------------------------ classes
-
-
 def _fields_of(cls: Any) -> dict[str, Json] | None:
     """Return the fields of a class in order, with annotation and options as text, or None."""
     if dataclasses.is_dataclass(cls):
@@ -320,9 +317,6 @@ def _options_of(cls: Any) -> list[str]:
 def _annotation(kind: Any) -> str:
     kind = getattr(kind, "__forward_arg__", kind)  # of a plain dataclass, from Python 3.14 on
     return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
-
-
-# ------------------------------------------------------------------------ devices
 
 
 _AXES: Final = ("axis_names", "axis_sizes", "axis_types")

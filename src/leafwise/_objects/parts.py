@@ -98,9 +98,6 @@ def kind_of(value: Any) -> Kind:
 _FOUND: Final[ClassMap[Kind]] = ClassMap()
 
 
-# --------------------------------------------------------------------------- plain values
-
-
 def _itself(value: Any) -> Content:
     return (ById(value),)
 
@@ -185,9 +182,6 @@ def _in_zone(base: Any, *names: str) -> Kind:
     return Kind("time", _members(base, *names), zone, lambda _: (".tzinfo",))
 
 
-# --------------------------------------------------------------------------- containers
-
-
 def _sequence(base: Any) -> Kind:
     def content(value: Any) -> Content:
         limit = (value.maxlen,) if base is collections.deque else ()
@@ -236,9 +230,6 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
     members = [getattr(base, attribute) for attribute in more]
 
     return Kind(name, lambda value: (len(keys_of(value)),), values, steps)
-
-
-# --------------------------------------------------------------------------- callables
 
 
 def _attribute_parts(name: str, *names: str) -> Kind:
@@ -306,9 +297,6 @@ _BUILTIN: Final = Kind(
 )
 
 
-# --------------------------------------------------------------------------- attributes
-
-
 def _own(value: Any) -> list[tuple[str, Any]]:
     """Return the names and values of a value's stored attributes, sorted by name."""
     unseen = _UNSEEN
@@ -353,8 +341,6 @@ def _with_attributes(
         (base, pairs),
     )
 
-
-# --------------------------------------------------------------------------- the table
 
 _BASES: Final[Mapping[type, Kind]] = {
     np.void: Kind("void", _number),  # its items can be assigned

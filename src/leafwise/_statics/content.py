@@ -103,9 +103,6 @@ def _read_as_key(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     return READERS[object](fold, value, path)
 
 
-# ------------------------------------------------------------------------ what guards read
-
-
 def _hash(value: Any) -> tuple[Any, ...]:
     return (hash(value),)
 
@@ -130,9 +127,6 @@ def _of_function(value: types.FunctionType) -> tuple[Any, ...]:
 
 def _found(chains: tuple[Chain, ...], function: types.FunctionType) -> list[Any]:
     return [value_of(chain, function) for chain in chains]
-
-
-# ------------------------------------------------------------------------ functions
 
 
 def _held(fold: Fold, value: Any, path: str) -> bool:
@@ -188,9 +182,6 @@ def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -
     parts = _read_object(fold, receiver, f"{path}.__self__")
     fold.position = position
     return [function, *((f".__self__{step}", part) for step, part in parts)]
-
-
-# ------------------------------------------------------------------------ objects and classes
 
 
 def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:

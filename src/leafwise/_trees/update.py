@@ -159,9 +159,6 @@ def replace(obj: T, /, **changes: Any) -> T:
     return obj if parts is None else cast("T", copy_with_parts(obj, parts, steps))
 
 
-# ----------------------------------------------------------- parts, and copies with some changed
-
-
 class Parts(NamedTuple):
     """The parts of one value, by step."""
 

@@ -71,9 +71,6 @@ def is_namedtuple(cls: type) -> bool:
     return issubclass(cls, tuple) and hasattr(cls, "_fields") and not is_own(cls)
 
 
-# ------------------------------------------------------------------------ the fix
-
-
 def fix_of(law: Law, instance: Any, path: str) -> str:
     """Return the fix in a class whose flatten is its library's; empty for other classes."""
     cls: Any = type(instance)

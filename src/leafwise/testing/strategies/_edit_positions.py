@@ -110,8 +110,6 @@ def path_of(tree: Any, keys: Any, leaf: Any) -> str:
     return jax.tree_util.keystr(keys).lstrip(".")
 
 
-# ------------------------------------------------------------------------ children
-
 _CONTAINERS: Final = (list, tuple, dict, type(None))
 
 
@@ -176,9 +174,6 @@ def _attribute_of(
         if name in names and getattr(value, name, None) is children[place]:
             return str(name)
     return names[place] if len(names) == len(children) else ""  # flatten converted it
-
-
-# ------------------------------------------------------------------------ statics
 
 
 @or_default(None)  # a user's constructor

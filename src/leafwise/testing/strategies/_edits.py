@@ -108,9 +108,6 @@ class Edit(Generic[T]):
         return format_change(before, after)
 
 
-# ------------------------------------------------------------- other containers and statics
-
-
 def _other_containers(value: Any) -> Strategy | None:
     """Return a strategy for trees that differ in structure from a leaf or container."""
     kind = type(value)
@@ -219,9 +216,6 @@ _OTHERS: Final[dict[Any, Callable[[Any], list[Any]]]] = {
     type: lambda _: [np.float32, np.int32, int],
 }
 """Other statics, by class; the first class that matches counts."""
-
-
-# ------------------------------------------------------------------ which edits can be made
 
 
 LEAF_EDITS: Final[dict[EditKind, Callable[[Any], Any]]] = {
@@ -374,9 +368,6 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
         return None  # a converter changed the type back
     return Edit(position.path, kind, position.value, stored, edited)
-
-
-# ------------------------------------------------------------------- arguments of a static
 
 
 class ArgumentEdit(NamedTuple):
