@@ -168,10 +168,8 @@ def observing() -> Generator[Observer, None, None]:
 
 @functools.lru_cache(maxsize=4096)  # a profile function asks at each call
 def _is_watched(file: str) -> bool:
-    return is_users_file(file) and not file.startswith(_OWN)
-
-
-_OWN: Final = __file__.rpartition("_captures")[0]
+    own = __file__.rpartition("_captures")[0]
+    return is_users_file(file) and not file.startswith(own)
 
 
 _MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12

@@ -84,7 +84,7 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
             own[name], calls[name] = Counter(), Counter()
             for (location, operation, callee, kind), number in reader.walk(function):
                 frames, primitive, is_rule = reader.read(location)
-                is_rule |= operation in _NO_PRIMITIVES
+                is_rule |= operation in ("func.func", "func.return", "stablehlo.constant")
                 statement = Statement(frames, "" if is_rule else f"{primitive} {operation}")
                 own[name][statement, kind] += number
                 if callee:
@@ -107,9 +107,6 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
         counts[statement] += number
         alike[statement] = max(number, alike.get(statement, 0))
     return Operations(counts, alike, constants, stack)
-
-
-_NO_PRIMITIVES: Final = ("func.func", "func.return", "stablehlo.constant")
 
 
 def _nbytes(kind: Any) -> int:

@@ -193,11 +193,8 @@ def _digest(array: Any) -> str:
     return sha256_of(kind.encode() + data_of(array).tobytes())
 
 
-_ADDRESS: Final = re.compile(r"0x[0-9a-f]+|id=\d+")
-
-
 def _text(jaxpr: Any) -> str:
-    return _ADDRESS.sub("", str(jaxpr))
+    return re.sub(r"0x[0-9a-f]+|id=\d+", "", str(jaxpr))
 
 
 def _inner(equation: Any) -> list[Any]:

@@ -204,10 +204,7 @@ def is_equinox(fun: Callable[..., Any]) -> bool:
 
 
 def _is_filter_jit_call(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
-    return is_equinox(fun) and len(args) == _EQUINOX_ARGUMENTS
-
-
-_EQUINOX_ARGUMENTS = 3
+    return is_equinox(fun) and len(args) == 3  # noqa: PLR2004  # donated, kept and static ones
 
 
 def _record_filter_jit(donated: Any, kept: Any, static: Any) -> Signature:

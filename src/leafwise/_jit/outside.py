@@ -160,8 +160,8 @@ def _again(
     if is_jit_off():
         facts = ReasonKind.CONFIG, outcome, False, True, Cause.JIT_IS_OFF
         return [Reason("config.jax_disable_jit", *facts)]
-    fix = _KEEP if call.is_direct else Fix()
-    if outcome is Outcome.RECOMPILE or call.name not in _FOR_SHAPES:
+    fix = Fix("keep the result of the first call") if call.is_direct else Fix()
+    if outcome is Outcome.RECOMPILE or call.name not in {"eval_shape", "make_jaxpr"}:
         fix = jit_once_fix(user)
     cleared = reason_of_clear(earlier.clears, outcome)
     again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
@@ -171,8 +171,6 @@ def _again(
 _FEW_SIZES: Final = 3
 """Fewer sizes than this are not a repeat: a training set and a test set."""
 
-_KEEP: Final = Fix("keep the result of the first call")
-_FOR_SHAPES: Final = {"eval_shape", "make_jaxpr"}
 _BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
 """The calls whose traces JAX reuses, even outside `jit`, for a function that it has traced."""
 

@@ -103,12 +103,9 @@ def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
     return jax_equal(_unwrap(event.fun), wanted) is True  # the user's `==` may raise
 
 
-_DEEPEST: Final = 100
-
-
 def _unwrap(function: Any) -> Any:
     """Return the function as written, without its decorators and partials."""
-    for _ in range(_DEEPEST):  # `__wrapped__` may lead back to its start
+    for _ in range(100):  # `__wrapped__` may lead back to its start
         inner = getattr(function, "__wrapped__", getattr(function, "func", None))
         if inner is None:
             break

@@ -87,8 +87,7 @@ class Scope(NamedTuple):
 CAPTURED: Final = Scope()
 """What is kept of a captured value."""
 
-_ALL: Final = sys.maxsize
-BY_CONTENT: Final = Scope(_ALL, _ALL, _ALL, is_detailed=True)
+BY_CONTENT: Final = Scope(sys.maxsize, sys.maxsize, sys.maxsize, is_detailed=True)
 """How two values differ, what functions hold included."""
 
 _CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})

@@ -48,11 +48,8 @@ def step_of(key: Any) -> str:
 @functools.lru_cache
 def field_name(step: str) -> str | None:
     """Return the name in ``.name`` or ``['name']``, or None for any other step."""
-    found = _FIELD_STEP.fullmatch(step)
+    found = re.fullmatch(r"\.(\w+)|\['(\w+)'\]", step)
     return found and (found[1] or found[2])
-
-
-_FIELD_STEP: Final = re.compile(r"\.(\w+)|\['(\w+)'\]")
 
 
 def format_path(steps: Iterable[str]) -> str:

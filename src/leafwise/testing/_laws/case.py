@@ -68,7 +68,6 @@ _DRAWN: Final = (
     (EditKind.LEAF_VALUE, 1),
 )
 """The kinds of edits, and how many of each are drawn at one position."""
-_FIELD: Final = re.compile(r"[.\[]")
 
 
 class Edits:
@@ -104,7 +103,7 @@ class Edits:
         for kind, number in _DRAWN:
             fields: dict[str, list[Any]] = {}  # per field, as some contain many positions
             for option in options.get(kind, []):
-                fields.setdefault(_FIELD.split(option[0].path)[0], []).append(option)
+                fields.setdefault(re.split(r"[.\[]", option[0].path)[0], []).append(option)
             if not fields:
                 continue
             position, strategy = choose(self._data, fields[choose(self._data, list(fields))])
