@@ -93,7 +93,6 @@ class Finding:
 
     @property
     def seconds(self) -> float:
-        """How long JAX was busy with them."""
         return covered(event.interval for event in self.events)
 
     @property
@@ -154,7 +153,6 @@ class Finding:
 
     @property
     def is_resized(self) -> bool:
-        """Whether its programs are outside jitted functions and differ only in shapes."""
         kinds = {reason.kind for reason in self._every_reason()}
         return self.is_outside and kinds == {ReasonKind.SHAPE}
 

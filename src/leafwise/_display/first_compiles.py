@@ -59,7 +59,6 @@ class FirstFinding(Finding):
         return f"{took}: {first.words(self.origins, largest.first.name if several else '')}"
 
     def effect(self, tried: TriedRecord) -> str:
-        """Return how an edit that helped changed the seconds of first compiles."""
         after = duration(max(0.0, self.seconds - tried.saved))
         return f"{duration(self.seconds)} -> {after} in first compiles"
 

@@ -338,4 +338,3 @@ def differences_between(
 
 
 _MOST_SHOWN: Final = 20
-"""How many paths a message shows."""

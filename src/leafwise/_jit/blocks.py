@@ -35,7 +35,6 @@ class StaleAction(StrEnum):
 
 
 StaleOption: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
-"""The actions as string literals."""
 
 
 def checked_action(value: object, owner: str) -> StaleAction:

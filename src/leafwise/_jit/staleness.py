@@ -58,7 +58,6 @@ from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 exclude_file(__file__)  # errors show the same frames as under `jax.jit`
 
 MOST_WARNINGS: Final = 8
-"""The most warnings about one capture."""
 
 MOST_STATES: Final = 8
 """The number of states after which JAX drops the programs of all of them."""

@@ -310,7 +310,6 @@ _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
 
 @or_default(default=False)  # a user's flatten
 def is_tree(value: Any) -> bool:
-    """Return whether a value is a pytree node to JAX, not a leaf."""
     return not jax.tree_util.all_leaves((value,))
 
 

@@ -127,7 +127,6 @@ class PartToken:
 
     @property
     def is_by_identity(self) -> bool:
-        """Whether the part is known by identity alone."""
         return isinstance(self.key, WeakId) and not self.is_exact
 
     @property

@@ -18,7 +18,6 @@ from leafwise._statics.key import KEY
 from leafwise.errors import PathError, TreeError
 
 Steps = tuple[str, ...]
-"""The steps of a path."""
 
 ANY: Final = "*"
 """In a pattern, matches any one step."""

@@ -63,7 +63,6 @@ def library_of(cls: type) -> str:
 
 
 def is_own(cls: type) -> bool:
-    """Return whether leafwise registered a class as a pytree class."""
     return is_decorated(cls) or registered_names(cls) is not None
 
 
