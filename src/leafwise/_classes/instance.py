@@ -159,11 +159,9 @@ def replace(self: Any, /, **changes: Any) -> Any:
 
 def exchange(self: Any, changes: dict[str, Any]) -> Any:
     """Return a copy with some fields changed, without running the constructor."""
-    values = field_values(self)
-    for field in spec_of(type(self)).fields:
-        if field.name in changes:
-            values[field.name] = field.prepare(changes[field.name])
-    return rebuild(type(self), values)
+    fields = [field for field in spec_of(type(self)).fields if field.name in changes]
+    prepared = {field.name: field.prepare(changes[field.name]) for field in fields}
+    return rebuild(type(self), field_values(self) | prepared)
 
 
 def field_values(self: Any) -> dict[str, Any]:  # not `asdict`, which copies

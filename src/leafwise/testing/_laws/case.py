@@ -132,11 +132,8 @@ class Edits:
     @cached_property
     def pairs(self) -> list[Pair]:
         """Pairs that differ in a static: recreated ones, and drawn ones."""
-        pairs = list(self.recreated)
-        for position, edit in self._drawn:
-            if position.role is Role.STATIC:
-                pairs.extend(self._pairs_of(position, edit))
-        return pairs
+        drawn = (each for each in self._drawn if each[0].role is Role.STATIC)
+        return [*self.recreated, *(pair for each in drawn for pair in self._pairs_of(*each))]
 
     def _is_time_left(self) -> bool:
         return time.process_time() < self.until

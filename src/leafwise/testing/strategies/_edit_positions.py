@@ -94,11 +94,8 @@ def positions_of(tree: Any) -> list[EditPosition]:
 
 def owner_at(tree: Any, path: str) -> Any:
     """Return the node with the last attribute on a path, or the tree itself without one."""
-    owner = tree
-    for position in positions_of(tree):
-        if position.name and is_below(path, [position.path]):
-            owner = position.owner
-    return owner
+    named = [each for each in positions_of(tree) if each.name and is_below(path, [each.path])]
+    return named[-1].owner if named else tree
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
