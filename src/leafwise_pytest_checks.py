@@ -175,8 +175,6 @@ class CheckedClass:
 
 
 class _LawCheck(pytest.Item):
-    """A test that a class keeps one law."""
-
     def __init__(self, *, checked: CheckedClass, law: "Law", **kwargs: Any) -> None:
         super().__init__(name=str(law), **kwargs)
         self.checked = checked

@@ -232,8 +232,7 @@ def _captured_at(read: Read) -> CapturedAt:
         case BoundIn.CLOSURE | BoundIn.DEFAULT:
             own = owner.__code__
             scope, _, inner = own.co_qualname.rpartition(".<locals>.")
-            held_by = scope.rpartition("<locals>.")[2] or inner
-            if place.holder is BoundIn.DEFAULT:
-                held_by = inner
+            outer = scope if place.holder is BoundIn.CLOSURE else ""
+            held_by = outer.rpartition("<locals>.")[2] or inner
             holder = f"{held_by}, {short_file(own.co_filename)}"
     return CapturedAt(place.holder, holder, file, read.line, function)

@@ -323,9 +323,8 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
         return wl.TextDoc(value.__name__ if is_decorated(value) else local_name(value))
     if is_decorated(type(value)) and _has_own_text(value):
         return wl.TextDoc(repr(value))
-    kind = "traced" if is_tracer(value) else None
-    if is_a(value, jax.ShapeDtypeStruct):
-        kind = "struct"
+    is_struct = is_a(value, jax.ShapeDtypeStruct)
+    kind = "struct" if is_struct else "traced" if is_tracer(value) else None
     if kind is not None or is_a(value, jax.Array):
         return wl.array_summary(value.shape, str(value.dtype), kind)
     return None

@@ -126,8 +126,6 @@ def add_uses(
 
 
 class _Explained(str):
-    """A note that leafwise added to an error."""
-
     __slots__ = ()
 
 

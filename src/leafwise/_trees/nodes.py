@@ -144,9 +144,8 @@ class TreeWalk:
             if siblings is None:  # a node, after everything in it
                 part.stop = len(leaves)
                 continue
-            level: Any = None
-            if type(part) not in plain:
-                level = _REGISTRY.flatten_one_level_with_keys(part)
+            is_plain = type(part) in plain
+            level: Any = None if is_plain else _REGISTRY.flatten_one_level_with_keys(part)
             if level is None:
                 siblings.append(len(leaves))
                 leaves.append(self._record(part))

@@ -129,16 +129,14 @@ def _not_a_path(text: str, place: int) -> PathError:
     )
 
 
-_FLAT: Final = re.compile(r"\[<flat index (\d+)>\]")
-
-
 def place_of(steps: Sequence[str], wanted: str) -> int | None:
     """Return the index of the wanted step, or None; ``[-1]`` is the last item of a list."""
     if wanted in steps:
         return steps.index(wanted)
     if wanted.startswith(".") and wanted[1:] in steps:  # the string of a user-defined key
         return steps.index(wanted[1:])
-    if flat := _FLAT.fullmatch(wanted):  # JAX's key for a child that only leafwise has named
+    # JAX's key for a child that only leafwise has named
+    if flat := re.fullmatch(r"\[<flat index (\d+)>\]", wanted):
         place = int(flat[1])
         return place if place < len(steps) else None
     if wanted.startswith("[-") and wanted[2:-1].isdecimal() and steps and steps[0] == "[0]":

@@ -101,8 +101,6 @@ class AtPath(Selection):
 
 
 class _Search:
-    """A search for everything that a pattern matches."""
-
     def __init__(self, pattern: Steps, leaves: int) -> None:
         self.pattern = pattern
         self.flags = [False] * leaves

@@ -104,9 +104,8 @@ _FIXES: Final = {
 def _in_leafwise(instance: Any, name: str) -> str:
     """Return how to declare a class of another library, and its static field, in leafwise."""
     cls = type(instance)
-    by = "with `@lw.pytree`"
-    if library_of(cls) == "equinox":
-        by = "as a `leafwise.interop.equinox.Module`"
+    is_module = library_of(cls) == "equinox"
+    by = "as a `leafwise.interop.equinox.Module`" if is_module else "with `@lw.pytree`"
     is_field = name in getattr(cls, "__dataclass_fields__", ())
     field = f" and {as_static(cls, name, ours=True)}" if is_field else ""
     return f"declare {cls.__name__} {by}{field}"
