@@ -162,7 +162,7 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
     pending: list[tuple[Any, Any]] = [(fn, MISSING)]  # each with its receiver
     runs: dict[Any, Run] = {}
     _, arguments = _around(fn)
-    for _ in range(_MOST_REACHED):
+    for _ in range(4096):
         if not pending:
             break
         value, receiver = pending.pop(0)
@@ -182,9 +182,6 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
             inner = [(each, value) for each in own]
         pending = [*(pair for pair in inner if is_callable(pair[0])), *pending]
     return list(runs.values())
-
-
-_MOST_REACHED: Final = 4096
 
 
 def alone(function: types.FunctionType, receiver: Any = MISSING) -> Run:

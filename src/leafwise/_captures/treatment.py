@@ -82,7 +82,7 @@ def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
     """Return the leaves of a captured value with their values, without the static ones."""
     leaves: list[tuple[CapturedLeaf, Any]] = []
     todo: list[tuple[str, Any, frozenset[int]]] = [("", value, frozenset())]
-    for _ in range(_MOST_PARTS):
+    for _ in range(20_000):
         if not todo:
             break
         path, part, around = todo.pop()
@@ -93,9 +93,6 @@ def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
         elif treatment is not None and treatment is not Treatment.STATIC:
             leaves.append((CapturedLeaf(path, treatment), part))
     return leaves
-
-
-_MOST_PARTS: Final = 20_000
 
 
 @or_default(())  # user code may raise anything

@@ -80,10 +80,9 @@ def changed_parts(
                     how = Passing.HYPERPARAMETER
                 change = Change(variable, *texts, holder=holder, how=how)
                 changes.setdefault(str(change), change)
-    return list(changes.values())[:_MOST_CHANGES]
+    return list(changes.values())[:4]
 
 
-_MOST_CHANGES: Final = 4
 _OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|_jit_info)\b")
 
 

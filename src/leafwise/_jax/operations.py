@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxlib.mlir import ir  # as in `leafwise._jax.compiles`
 
@@ -164,13 +164,11 @@ class _LocationReader:
         return self._frames[location.attr]
 
 
-_CLASSES: Final = {"name": "NameLoc", "callsite": "CallSiteLoc", "file": "FileLineColLoc"}
-
-
 def _is(location: Any, kind: str) -> bool:
     """Return whether a location is of a kind, by its method or, in versions without, its class."""
+    classes = {"name": "NameLoc", "callsite": "CallSiteLoc", "file": "FileLineColLoc"}
     is_a = getattr(location, f"is_a_{kind}", None)
-    return type(location).__name__ == _CLASSES[kind] if is_a is None else bool(is_a())
+    return type(location).__name__ == classes[kind] if is_a is None else bool(is_a())
 
 
 def _joined(inside: Frames, call: Frames) -> Frames:

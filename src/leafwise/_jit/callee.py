@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -129,12 +129,9 @@ def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..
     return behind
 
 
-_DEEPEST: Final = 20
-
-
 def innermost(value: Any) -> Any:
     """Return the function whose code finally runs when `value` is called."""
-    for _ in range(_DEEPEST):
+    for _ in range(20):
         kind = type(value)  # an object may deceive `isinstance`, or raise
         if issubclass(kind, functools.partial):
             value = value.func

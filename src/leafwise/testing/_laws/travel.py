@@ -111,7 +111,6 @@ def _check_copy(case: Case, result: Any, how: str, do_part: Function) -> None:
 
 
 def _is_found_elsewhere(cls: type) -> bool:
-    """Return whether another process can import the class by its name."""
     return is_importable(cls) and cls.__module__ != "__main__"
 
 

@@ -1,6 +1,5 @@
 """Strategies for annotations: our own where JAX or leafwise needs them, else Hypothesis'."""
 
-import collections
 import collections.abc
 import contextlib
 import dataclasses

@@ -81,11 +81,9 @@ def is_abstract(cls: Any) -> bool:
 
 def subclasses_of(cls: type) -> list[type]:
     """Return the subclasses of a class: those that can be imported, if any, else all."""
-    below: list[type] = []
     direct: list[type] = type.__subclasses__(cls)
-    for subclass in direct:
-        below += [subclass, *subclasses_of(subclass)]
-    below = list(dict.fromkeys(below))
+    every = [found for each in direct for found in (each, *subclasses_of(each))]
+    below = list(dict.fromkeys(every))
     return list(filter(is_importable, below)) or below
 
 
