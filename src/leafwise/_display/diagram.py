@@ -158,7 +158,8 @@ class _Drawing:
         if below and not (depth and guides[0]):
             leaves = count(len(part.leaves), "leaf", "leaves")
             notes.append(leaves if depth else f"{leaves} not shown")
-        spans = [_Span(_STYLES[part.kind], text)]
+        styles = {"node": "cyan", "leaf": "green", "static": "magenta", "note": "dim"}
+        spans = [_Span(styles[part.kind], text)]
         if part.step:
             sign = " = " if part.kind == "static" else ": "
             spans = [_Span("bold", part.step.removeprefix(".")), _Span("", sign), *spans]
@@ -222,9 +223,6 @@ class _Row(NamedTuple):
     guides: str
     spans: tuple[_Span, ...]
     size: str
-
-
-_STYLES: Final = {"node": "cyan", "leaf": "green", "static": "magenta", "note": "dim"}
 
 
 _SHORT: Final = DescribeOptions(short=True)
