@@ -40,8 +40,6 @@ def source_of(code: types.CodeType) -> Source:
 
 
 class Run(NamedTuple):
-    """One run of a function."""
-
     code: types.CodeType
     function: Any  # None if Python does not show it
     names: dict[str, Any]  # its globals
@@ -97,7 +95,6 @@ class Observer:
         self._frames: dict[int, types.CodeType] = {}
 
     def started(self, frame: types.FrameType) -> None:
-        """Record the start of a function."""
         code, seen = frame.f_code, frame.f_locals
         if len(self._frames) >= _MOST_RUNS or code.co_name == "<module>":
             return

@@ -65,7 +65,6 @@ class Operations(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all constants."""
         return sum(self.constants.values())
 
 

@@ -34,8 +34,6 @@ from leafwise._objects.stand_ins import MISSING
 
 
 class MemberKind(Enum):
-    """The kind of a `Member`."""
-
     VALUE = "value"  # or `MISSING`
     METHOD = "method"  # a user's function that takes the object, or its class, when called
     PROPERTY = "property"  # a user's function that runs when the name is read; or a descriptor

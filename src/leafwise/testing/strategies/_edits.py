@@ -343,7 +343,6 @@ def edits(
 
 @st.composite
 def edits_of(draw: st.DrawFn, options: Options) -> Edit[Any]:
-    """Draw one of the possible edits."""
     kind = draw(st.sampled_from(list(options)))
     position, strategy = draw(st.sampled_from(options[kind]))
     edit = make_edit(kind, position, draw(strategy))
