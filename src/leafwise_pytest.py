@@ -23,7 +23,6 @@ _LOG: Final = pytest.StashKey["Log"]()
 _OVER: Final = pytest.StashKey[BaseException]()
 _BUDGET: Final = "leafwise_budget"
 _CAPTURES: Final = "leafwise_captures"
-_TITLE: Final = "leafwise: what JAX traced and compiled"
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -110,7 +109,8 @@ def pytest_runtest_makereport(
         report.longrepr = _shown(call.excinfo, item)
     log = item.stash.get(_LOG, None)
     if log is not None and report.failed:
-        report.sections.append((_TITLE, _budgets().text_of(log)))
+        title = "leafwise: what JAX traced and compiled"
+        report.sections.append((title, _budgets().text_of(log)))
     return report
 
 

@@ -35,7 +35,6 @@ class CheckSelection:
 
 
 def _covers(selected: str, nodeid: str) -> bool:
-    """Return whether a node is the selected one, or below it."""
     return f"{nodeid}::".startswith((f"{selected}::", f"{selected}."))
 
 
@@ -176,8 +175,6 @@ class CheckedClass:
 
 
 class _LawCheck(pytest.Item):
-    """A test that a class keeps one law."""
-
     def __init__(self, *, checked: CheckedClass, law: "Law", **kwargs: Any) -> None:
         super().__init__(name=str(law), **kwargs)
         self.checked = checked

@@ -191,7 +191,6 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
 
 
 def captures_of(fn: Callable[..., Any], reads: Iterable[Read]) -> Captures:
-    """Return the captures of a function: the current values of the places that it reads."""
     shown = [read for read in reads if not (read.place.is_member or read.itself)]
     items = [_capture(read) for read in shown if read.place.read() is not DEAD]
     return Captures(items, name_of(fn))
@@ -233,8 +232,7 @@ def _captured_at(read: Read) -> CapturedAt:
         case BoundIn.CLOSURE | BoundIn.DEFAULT:
             own = owner.__code__
             scope, _, inner = own.co_qualname.rpartition(".<locals>.")
-            held_by = scope.rpartition("<locals>.")[2] or inner
-            if place.holder is BoundIn.DEFAULT:
-                held_by = inner
+            outer = scope if place.holder is BoundIn.CLOSURE else ""
+            held_by = outer.rpartition("<locals>.")[2] or inner
             holder = f"{held_by}, {short_file(own.co_filename)}"
     return CapturedAt(place.holder, holder, file, read.line, function)

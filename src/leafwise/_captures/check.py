@@ -5,7 +5,6 @@ accounts are compared, which may say that nothing has changed. Nothing large is 
 """
 
 import functools
-import hashlib
 import itertools
 import linecache
 import sys
@@ -28,6 +27,7 @@ from leafwise._objects.code import facts_of
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
 from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import sha256_of
 from leafwise._statics.account import (
     SIZED,
     AccountFold,
@@ -84,7 +84,6 @@ class Terms:
         return self._same(node.value, at, self._grades.get(id(node.value), Grade.FIXED))
 
     def _parts(self, node: PartNode, path: Path, ways: Iterable[str]) -> list[Checked]:
-        """Check the parts of a value, which are read in these ways."""
         steps = [step for step, _ in node.parts]
         return [self.of((*path, step), way) for step, way in zip(steps, ways, strict=True)]
 
@@ -299,8 +298,8 @@ def _code_of_check(
         "    return check",
     ]
     source = "\n".join(lines) + "\n"
-    digest = hashlib.sha256(source.encode()).hexdigest()[:12]  # a traceback shows its own terms
-    filename = f"<leafwise check of captures {digest}>"
+    digest = sha256_of(source.encode())  # a traceback shows its own terms
+    filename = f"<leafwise check of captures {digest[:12]}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     code: types.CodeType = compile(source, filename, "exec")
     for _ in range(2):  # the code of `make`, then that of `check` inside it

@@ -23,6 +23,7 @@ from leafwise._objects.attributes import dict_of
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import is_a
 from leafwise._objects.code import parameters
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import new_lock
 from leafwise._objects.names import Chain, chains_of
 
@@ -39,8 +40,6 @@ def source_of(code: types.CodeType) -> Source:
 
 
 class Run(NamedTuple):
-    """One run of a function."""
-
     code: types.CodeType
     function: Any  # None if Python does not show it
     names: dict[str, Any]  # its globals
@@ -96,7 +95,6 @@ class Observer:
         self._frames: dict[int, types.CodeType] = {}
 
     def started(self, frame: types.FrameType) -> None:
-        """Record the start of a function."""
         code, seen = frame.f_code, frame.f_locals
         if len(self._frames) >= _MOST_RUNS or code.co_name == "<module>":
             return
@@ -136,14 +134,12 @@ class Observer:
         return [run._replace(function=_function_of(frame)) for frame, run in runs]
 
 
+@or_default(default=False)  # a user's flatten function
 def holds_tracers(value: Any) -> bool:
     """Return whether an object or a pytree holds tracers, so that it was made in a trace."""
     if is_a(value, Tracer | types.ModuleType | types.FunctionType | type):
         return False
-    try:
-        leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
-    except Exception:  # noqa: BLE001  # a user's flatten function
-        return False
+    leaves = (*dict_of(value).values(), *jax.tree.leaves(value))
     return any(is_a(each, Tracer) for each in leaves)
 
 
@@ -169,10 +165,8 @@ def observing() -> Generator[Observer, None, None]:
 
 @functools.lru_cache(maxsize=4096)  # a profile function asks at each call
 def _is_watched(file: str) -> bool:
-    return is_users_file(file) and not file.startswith(_OWN)
-
-
-_OWN: Final = __file__.rpartition("_captures")[0]
+    own = __file__.rpartition("_captures")[0]
+    return is_users_file(file) and not file.startswith(own)
 
 
 _MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12

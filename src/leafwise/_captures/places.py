@@ -73,7 +73,6 @@ class Place:
         return (*self.root, self.steps)
 
     def then(self, *steps: str | Item) -> "Place":
-        """Return the place some steps further on."""
         text = [f"[{shorten(each.key, 200)}]" if is_a(each, Item) else f".{each}" for each in steps]
         name = "".join([self.name, *text])
         return dataclasses.replace(self, steps=(*self.steps, *steps), name=name)
@@ -205,7 +204,6 @@ class Names:
         self._locals = itertools.count()
 
     def local(self) -> str:
-        """Return a new name of a local variable."""
         return f"at_{next(self._locals)}"
 
     def of(self, kind: str, value: Any) -> str:
@@ -217,7 +215,6 @@ class Names:
         return name
 
     def function(self, code: types.CodeType) -> Callable[..., Any]:
-        """Return a function that runs `code` with these variables."""
         cells = tuple(self.cells[name] for name in code.co_freevars)
         return types.FunctionType(code, self._space, code.co_name, None, cells)
 

@@ -49,6 +49,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import is_a, module_of, read
 from leafwise._objects.code import facts_of, int_as_float, is_installed_module
 from leafwise._objects.describe import describe_value
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
@@ -161,7 +162,7 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
     pending: list[tuple[Any, Any]] = [(fn, MISSING)]  # each with its receiver
     runs: dict[Any, Run] = {}
     _, arguments = _around(fn)
-    for _ in range(_MOST_REACHED):
+    for _ in range(4096):
         if not pending:
             break
         value, receiver = pending.pop(0)
@@ -181,9 +182,6 @@ def reachable(fn: Callable[..., Any]) -> list[Run]:
             inner = [(each, value) for each in own]
         pending = [*(pair for pair in inner if is_callable(pair[0])), *pending]
     return list(runs.values())
-
-
-_MOST_REACHED: Final = 4096
 
 
 def alone(function: types.FunctionType, receiver: Any = MISSING) -> Run:
@@ -340,7 +338,6 @@ class Captured(Traced):
 
     @property
     def name(self) -> str:
-        """The place, as the code spells it."""
         return self.read.place.name
 
 
@@ -392,13 +389,11 @@ class Current:
         return check_function(self._names, terms, call, otherwise)
 
 
+@or_default(dict[Any, Captured]())  # the user's own code
 def captured_places(fn: Callable[..., Any]) -> dict[Any, Captured]:
     """Return the captures of a function, found by the names in its code, by place."""
-    try:
-        runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
-        return Current(reads_of(runs, fn), is_weak=True).captured
-    except Exception:  # noqa: BLE001  # the user's own code
-        return {}
+    runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
+    return Current(reads_of(runs, fn), is_weak=True).captured
 
 
 def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:

@@ -4,6 +4,7 @@ import functools
 import keyword
 import re
 import types
+from collections.abc import Sequence
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -81,7 +82,7 @@ def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
     """Return the leaves of a captured value with their values, without the static ones."""
     leaves: list[tuple[CapturedLeaf, Any]] = []
     todo: list[tuple[str, Any, frozenset[int]]] = [("", value, frozenset())]
-    for _ in range(_MOST_PARTS):
+    for _ in range(20_000):
         if not todo:
             break
         path, part, around = todo.pop()
@@ -94,18 +95,13 @@ def contents_of(value: Any) -> list[tuple[CapturedLeaf, Any]]:
     return leaves
 
 
-_MOST_PARTS: Final = 20_000
-
-
-def parts_of(value: Any) -> list[tuple[str, Any]]:
+@or_default(())  # user code may raise anything
+def parts_of(value: Any) -> Sequence[tuple[str, Any]]:
     """Return the parts of a value, each with the step that leads to it."""
-    try:
-        opened = None if type(value) is dict else open_node(value)  # JAX sorts the keys of a dict
-        if opened is not None:
-            return list(zip(opened[0].steps, opened[1], strict=True))
-        parts = kind_of(value).parts(value)
-    except Exception:  # noqa: BLE001  # user code may raise anything
-        return []
+    opened = None if type(value) is dict else open_node(value)  # JAX sorts the keys of a dict
+    if opened is not None:
+        return list(zip(opened[0].steps, opened[1], strict=True))
+    parts = kind_of(value).parts(value)
     return [pair for pair in parts if not pair[0].startswith(_NOT_DATA)]
 
 

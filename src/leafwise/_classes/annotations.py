@@ -65,7 +65,6 @@ def _has_forward_name(annotation: Any) -> bool:
 
 
 def without_initvar(annotation: Any) -> Any:
-    """Return an annotation without `dataclasses.InitVar` around it."""
     if isinstance(annotation, str):
         return re.sub(r"^(?:\w+\.)*InitVar\[(.*)\]$", r"\1", annotation)
     return annotation.type if isinstance(annotation, dataclasses.InitVar) else annotation
@@ -459,9 +458,6 @@ def _is_text_class(kind: Any) -> bool:
     return is_text and not is_tree_node(kind)  # as by `jax.tree_util.register_static`
 
 
-_CONTAINERS: Final = (tuple, list, set, frozenset)
-
-
 def _all_members(annotation: Any, test: Callable[[Any], bool], above: Sequence[Any] = ()) -> bool:
     """Return whether all members of a union (except None), or all items, pass the test."""
     above = list(above)
@@ -473,7 +469,7 @@ def _all_members(annotation: Any, test: Callable[[Any], bool], above: Sequence[A
         members = [part for part in parts if part is not type(None)]
     elif origin is dict:
         members = list(parts[1:])
-    elif origin in _CONTAINERS:
+    elif origin in (tuple, list, set, frozenset):
         members = [part for part in parts if part is not ...]
     else:
         return False

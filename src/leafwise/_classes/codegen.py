@@ -34,7 +34,6 @@ _SOURCES: Final[ClassMap[list[str]]] = ClassMap()
 
 
 def source_of(cls: type) -> str:
-    """Return all code generated for a class; see `leafwise.debug.source_of`."""
     return "\n".join(_SOURCES.get(cls) or [])
 
 
@@ -52,7 +51,6 @@ FACTORY: Final = _Factory()
 
 
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
-    """Compile function source and run it in the namespace, where it defines the functions."""
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
@@ -123,10 +121,9 @@ def make_init(
     attributes = [f.name for f in spec.fields if f.definition.init or f.has_default]
     dynamic = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.dynamic_names]
     static = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.static_names]
-    later = hasattr(cls, "__post_init__") or len(attributes) < len(spec.fields)
-    post: list[str] = []
-    if hasattr(cls, "__post_init__"):
-        post = [f"{self_}.__post_init__({', '.join(d.name for d in initvars)})"]
+    has_post = hasattr(cls, "__post_init__")
+    later = has_post or len(attributes) < len(spec.fields)
+    post = [f"{self_}.__post_init__({', '.join(d.name for d in initvars)})"] * has_post
     lines = [f"def __init__({', '.join([self_, *signature])}):"]
     body = ["_lw_mine = _lw_type(" + self_ + ") is _lw_cls", "if not _lw_mine:"]
     body += [f"    _lw_foreign(_lw_type({self_}))", *prepare]

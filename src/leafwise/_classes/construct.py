@@ -63,7 +63,6 @@ def _names(cls: type) -> str:
 
 
 def is_constructed(self: object) -> bool:
-    """Return whether the constructor of an instance has finished."""
     return _has(self, KEY)
 
 

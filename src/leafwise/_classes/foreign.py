@@ -53,7 +53,6 @@ class LazyOwner:
 
 
 def key_in(instance: object) -> StaticKey | None:
-    """Return the key that an instance has as an attribute, or None."""
     key = dict_of(instance).get(KEY)
     return key if isinstance(key, StaticKey) else None
 

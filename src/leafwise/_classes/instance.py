@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from leafwise._classes import construct
@@ -20,8 +19,9 @@ from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
 from leafwise._objects.classes import is_a, read, redefined_mark
 from leafwise._objects.code import find_by_name
+from leafwise._objects.parts import data_of
 from leafwise._objects.stand_ins import MISSING, Verbatim
-from leafwise._objects.text import shorten
+from leafwise._objects.text import local_name, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
 from leafwise.errors import DefinitionError, LeafwiseError, TreeError
@@ -159,11 +159,9 @@ def replace(self: Any, /, **changes: Any) -> Any:
 
 def exchange(self: Any, changes: dict[str, Any]) -> Any:
     """Return a copy with some fields changed, without running the constructor."""
-    values = field_values(self)
-    for field in spec_of(type(self)).fields:
-        if field.name in changes:
-            values[field.name] = field.prepare(changes[field.name])
-    return rebuild(type(self), values)
+    fields = [field for field in spec_of(type(self)).fields if field.name in changes]
+    prepared = {field.name: field.prepare(changes[field.name]) for field in fields}
+    return rebuild(type(self), field_values(self) | prepared)
 
 
 def field_values(self: Any) -> dict[str, Any]:  # not `asdict`, which copies
@@ -289,18 +287,12 @@ def _same_value(a: Any, b: Any) -> bool:
     if hasattr(a, "dtype") and hasattr(a, "shape"):
         if isinstance(a, jax.ShapeDtypeStruct) or isinstance(b, jax.ShapeDtypeStruct):
             return bool(a == b)
-        a, b = _as_numpy(a), _as_numpy(b)
+        a, b = data_of(a), data_of(b)
         same = a == b
         if np.issubdtype(a.dtype, np.inexact) or a.dtype.kind in "VmM":
             same = same | ((a != a) & (b != b))  # noqa: PLR0124  # NaN, NaT
         return bool(np.all(same))
     return bool(a == b) or bool(a != a and b != b)  # noqa: PLR0124  # NaN
-
-
-def _as_numpy(array: Any) -> np.ndarray[Any, Any]:
-    if isinstance(array, jax.Array) and jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = jax.random.key_data(array)
-    return np.asarray(array)
 
 
 def _print(tree: Any, **options: Any) -> str:
@@ -328,13 +320,11 @@ def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
     if value.__class__ is not type(value):  # a proxy, which would be printed as another class
         return wl.TextDoc(shorten(value))
     if is_a(value, type):
-        name = value.__qualname__.rpartition("<locals>.")[2]
-        return wl.TextDoc(value.__name__ if is_decorated(value) else name)
+        return wl.TextDoc(value.__name__ if is_decorated(value) else local_name(value))
     if is_decorated(type(value)) and _has_own_text(value):
         return wl.TextDoc(repr(value))
-    kind = "traced" if is_tracer(value) else None
-    if is_a(value, jax.ShapeDtypeStruct):
-        kind = "struct"
+    is_struct = is_a(value, jax.ShapeDtypeStruct)
+    kind = "struct" if is_struct else "traced" if is_tracer(value) else None
     if kind is not None or is_a(value, jax.Array):
         return wl.array_summary(value.shape, str(value.dtype), kind)
     return None
@@ -376,7 +366,6 @@ def _has_own_text(self: Any) -> bool:
 
 
 def _pretty(self: Any, printer: Any, cycle: bool) -> None:  # noqa: FBT001  # IPython's order
-    """Print for IPython, in the remaining columns."""
     if cycle:
         printer.text(f"{type(self).__name__}(...)")
         return

@@ -50,7 +50,6 @@ class FieldOptions(NamedTuple):
 
     @property
     def prepares(self) -> bool:
-        """Whether a value is converted, frozen or checked."""
         return self.converter is not None or self.validator is not None or self.freeze
 
     def prepare(self, where: str, value: Any) -> Any:

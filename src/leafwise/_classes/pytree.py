@@ -223,10 +223,8 @@ def _slots_of(base: type) -> tuple[str, ...]:
 
 def _point_to(value: Any, old: type, new: type) -> None:
     """Make the ``__class__`` cell of a method refer to the new class."""
-    functions = [value]
-    if isinstance(value, property):
-        functions = [value.fget, value.fset, value.fdel]
-    for function in functions:
+    is_property = isinstance(value, property)
+    for function in [value.fget, value.fset, value.fdel] if is_property else [value]:
         function = getattr(function, "__func__", function)  # noqa: PLW2901  # class, static
         function = getattr(function, "func", function)  # noqa: PLW2901  # cached_property
         while isinstance(function, types.FunctionType):

@@ -98,7 +98,6 @@ _checking: int = 0
 
 
 def is_checking() -> bool:
-    """Return whether `leafwise.debug.check_statics` is on."""
     return _checking > 0
 
 
@@ -228,7 +227,6 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
 
 
 def declared_names(cls: Any) -> list[str] | None:
-    """Return the names of all fields of a class that declares them, or None."""
     if dataclasses.is_dataclass(cls) or hasattr(cls, "__attrs_attrs__"):
         return [field.name for field in declared_fields(cls)]
     return list(getattr(cls, "_fields", ())) if issubclass(cls, tuple) else None

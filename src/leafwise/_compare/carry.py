@@ -94,11 +94,12 @@ class _Loop:
     def settle(self, types: list[Any]) -> list[Any]:
         """Return the types that the step returns unchanged."""
         reasons: list[Reason] = []
+        of_types = {ReasonKind.DTYPE, ReasonKind.WEAK_TYPE, ReasonKind.VARYING}
         for _ in range(_MOST_ROUNDS):
             carry = self.flat.treedef.unflatten(types)
             returned = self._eval_shape(carry)
             reasons = compare(self.label, carry, returned)
-            if any(reason.kind not in _OF_TYPES for reason in reasons):
+            if any(reason.kind not in of_types for reason in reasons):
                 fix = "start with the structure, statics and shapes that the step returns"
                 is_pair = isinstance(returned, tuple) and len(returned) == 2  # noqa: PLR2004
                 if is_pair and jax.tree.structure(returned[0]) == self.flat.treedef:
@@ -171,8 +172,6 @@ def _committed(types: list[Any], others: Iterable[Any]) -> list[Any]:
 
 _MOST_ROUNDS: Final = 16
 """More than enough, since a chain of promotions is shorter than the number of dtypes."""
-
-_OF_TYPES: Final = frozenset({ReasonKind.DTYPE, ReasonKind.WEAK_TYPE, ReasonKind.VARYING})
 
 
 def _converted(path: str, leaf: Any, wanted: Any) -> Any:

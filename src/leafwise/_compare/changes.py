@@ -51,7 +51,6 @@ def owner_of(method: Any) -> str:
 
 
 def are_recreated(one: Any, other: Any) -> bool:
-    """Return whether both are functions of the same definition."""
     known = definition_of(one) if is_function(one) and is_function(other) else None
     return known is not None and known == definition_of(other)
 
@@ -81,10 +80,9 @@ def changed_parts(
                     how = Passing.HYPERPARAMETER
                 change = Change(variable, *texts, holder=holder, how=how)
                 changes.setdefault(str(change), change)
-    return list(changes.values())[:_MOST_CHANGES]
+    return list(changes.values())[:4]
 
 
-_MOST_CHANGES: Final = 4
 _OF_A_FUNCTION: Final = re.compile(r"\.(?:__(?:call|doc|name|qualname|module)__|_jit_info)\b")
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import is_itself
 from leafwise._objects.code import is_installed_module
-from leafwise._objects.text import got
+from leafwise._objects.text import got, shorten_text
 from leafwise._statics.key import StaticKey, argument_value, content_names, verify
 from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json
 from leafwise._trees.leaves import LeafKind
@@ -84,7 +84,6 @@ class Described:
 
     @property
     def arrays(self) -> dict[str, Any]:
-        """The leaves that are arrays, by path."""
         pairs = zip(self.leaf_paths, self.leaves, strict=True)
         return {path: leaf for path, leaf in pairs if path is not None}
 
@@ -183,9 +182,6 @@ def _atoms(value: Any) -> Iterator[Any]:
         yield value
 
 
-# ------------------------------------------------------------------------ comparing
-
-
 def differences(
     saved: Record, target: Record, root: str = "", fits: Fits = operator.eq
 ) -> tuple[Difference, ...]:
@@ -230,15 +226,10 @@ def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json
 
 
 def is_below(path: str, above: str) -> bool:
-    """Return whether a path passes through `above`."""
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}
 
 
-# ------------------------------------------------------------------------ formatting
-
-
 def _format_both(one: Json, other: Json, to_text: Callable[[Json], str]) -> tuple[str, str]:
-    """Return both as text, or as JSON if the texts are the same."""
     texts = to_text(one), to_text(other)
     return texts if texts[0] != texts[1] else (dump(one), dump(other))
 
@@ -269,13 +260,8 @@ _WIDTH: Final = 100
 
 
 def _shorten_both(one: str, other: str) -> tuple[str, str]:
-    """Return two texts, shortened so that they still differ."""
     pairs = enumerate(zip(one, other, strict=False))
     same = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
     if max(len(one), len(other)) > _WIDTH and same > _WIDTH // 2:
         one, other = (f"...{text[same - 20 :]}" for text in (one, other))
-    return _cut(one), _cut(other)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
+    return shorten_text(one, _WIDTH), shorten_text(other, _WIDTH)

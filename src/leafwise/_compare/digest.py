@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import inspect
 import sys
 import types
@@ -24,7 +23,7 @@ from leafwise._display.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
 from leafwise._objects.code import is_importable, is_installed_module, names_of
 from leafwise._objects.parts import kind_of
-from leafwise._objects.text import got
+from leafwise._objects.text import got, sha256_of
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
@@ -70,7 +69,7 @@ def digest(tree: Any) -> str:
 
 def digest_of(record: Record) -> str:
     # As pairs, since the order of leaves is part of the structure.
-    return _sha([_VERSION, [*record.items()]])
+    return sha256_of(dump([_VERSION, [*record.items()]]).encode())
 
 
 def describe(tree: Any, *, in_order: bool = False) -> Record:
@@ -163,7 +162,8 @@ class DigestReader(PortableReader):
             definition = self._definition(cls, name)
             if definition is not None:
                 if self.definitions.setdefault(name, definition) != definition:
-                    name = self._names[cls] = f"{name} {_sha(definition)[:8]}"
+                    digest = sha256_of(dump(definition).encode())
+                    name = self._names[cls] = f"{name} {digest[:8]}"
                 self.definitions[name] = definition
         return self._names[cls]
 
@@ -280,13 +280,6 @@ def _why_and_fix(value: Any) -> tuple[str, str]:
     return why, f"make {name} a frozen dataclass whose values can be static, too"
 
 
-def _sha(made: Json) -> str:
-    return hashlib.sha256(dump(made).encode()).hexdigest()
-
-
-# ------------------------------------------------------------------------ classes
-
-
 def _fields_of(cls: Any) -> dict[str, Json] | None:
     """Return the fields of a class in order, with annotation and options as text, or None."""
     if dataclasses.is_dataclass(cls):
@@ -324,9 +317,6 @@ def _options_of(cls: Any) -> list[str]:
 def _annotation(kind: Any) -> str:
     kind = getattr(kind, "__forward_arg__", kind)  # of a plain dataclass, from Python 3.14 on
     return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
-
-
-# ------------------------------------------------------------------------ devices
 
 
 _AXES: Final = ("axis_names", "axis_sizes", "axis_types")

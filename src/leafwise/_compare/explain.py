@@ -178,9 +178,8 @@ def _argument_reasons(before: "Signature", after: "Signature") -> Iterator[Reaso
         old, new = mine.get(name), its.get(name)
         if old == new:
             continue
-        place, cause = 0, Cause.ARGUMENT
-        if old is not None and new is not None and old[0] == new[0]:
-            place, cause = 1, Cause.MOVED_ARGUMENT
+        is_moved = old is not None and new is not None and old[0] == new[0]
+        place, cause = (1, Cause.MOVED_ARGUMENT) if is_moved else (0, Cause.ARGUMENT)
         one, other = (MISSING if each is None else Verbatim(each[place]) for each in (old, new))
         yield Reason(name, ReasonKind.ARGUMENTS, Outcome.RETRACE, one, other, cause)
 

@@ -19,7 +19,6 @@ from leafwise._jax.operations import Frames, Operations, Statement, read_operati
 from leafwise._objects.call_site import Site, is_users_file
 from leafwise._objects.loops import Loop, loops_around
 
-_LEAST_SHARE: Final = 0.5
 _LEAST_RUNS: Final = 8
 LARGE_BYTES: Final = 1 << 20
 """Constants of at least this many bytes are reported."""
@@ -27,8 +26,6 @@ LARGE_BYTES: Final = 1 << 20
 _ALIKE: Final = 0.8
 """In a loop that can be scanned, the least share of runs with results of one type, and of
 statements with such runs."""
-
-_MOST_LINES: Final = 3
 
 
 def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None:
@@ -40,7 +37,6 @@ def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None
 
 
 def describe_operations(operations: Operations) -> FirstCompile:
-    """Return the number of operations of a program, and where most of them come from."""
     origins = [*_constants(operations), *_loops(operations)] or list(_lines(operations))
     return FirstCompile(operations.total, origins)
 
@@ -58,7 +54,7 @@ def _lines(operations: Operations) -> Iterator[Origin]:
         inside = statement.frames[: operations.depth(statement.frames)]
         if (site := _users_site(inside)) is not None:
             lines[site] += number
-    for site, number in lines.most_common(_MOST_LINES):
+    for site, number in lines.most_common(3):
         yield Origin("line", SiteRecord.of(site), share=number / operations.total)
 
 
@@ -87,7 +83,7 @@ def _loops(operations: Operations) -> Iterator[Origin]:
     A loop multiplies by its own runs, not by those of enclosing loops: if a short loop is inside
     a long one, the long one is yielded.
     """
-    least = operations.total * _LEAST_SHARE
+    least = operations.total / 2
     often = [number for number in operations.counts.values() if number >= _LEAST_RUNS]
     if sum(often) < least:
         return  # without reading any file

@@ -11,8 +11,9 @@ import itertools
 import math
 import re
 import types
+from collections.abc import Callable, Sequence
 from enum import Enum, member
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import jax.numpy as jnp
 
@@ -31,11 +32,7 @@ from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten, shorten_both
 from leafwise._statics.account import BY_IDENTITY, differences
 from leafwise._trees.equality import first_difference, jax_equal, same_entry
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from leafwise._trees.leaves import Leaf
+from leafwise._trees.leaves import Leaf
 
 
 def fix(text: str, act: Act | None = None) -> Advice:
@@ -62,7 +59,7 @@ class StaticFacts(NamedTuple):
 class Side(NamedTuple):
     """The facts that word a dtype: a leaf in one of two calls, and its Python number, if known."""
 
-    leaf: "Leaf"
+    leaf: Leaf
     number: object
     is_earlier: bool
 
@@ -168,7 +165,7 @@ def _sides_of(reason: Reason) -> tuple[Side, Side]:
     return Side(before, mine, is_earlier=True), Side(after, its, is_earlier=False)
 
 
-def _common_dtype(before: "Leaf", after: "Leaf") -> Any:
+def _common_dtype(before: Leaf, after: Leaf) -> Any:
     """Return the dtype that both calls can use; a weak type yields to the other."""
     weak, other = (before, after) if before.weak_type else (after, before)
     kinds: tuple[Any, ...] = (jnp.bool_, jnp.integer, jnp.floating, jnp.complexfloating)
@@ -340,7 +337,7 @@ def _shared_data(one: Any, other: Any) -> str:
     return ""
 
 
-def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = "") -> Advice:
+def recreated_object(name: str, changes: Sequence[Change] = (), made: str = "") -> Advice:
     """Word an object that is recreated with its functions, and the captured values that differ."""
     change = f"a new {name} each call" + (f", made at {made}" if made else "")
     if not changes:
@@ -349,7 +346,7 @@ def recreated_object(name: str, changes: "Sequence[Change]" = (), made: str = ""
     return Advice(f"{change}{_with_another(changes)}", Fix(how))
 
 
-def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: str) -> Advice:
+def recreated_instance(one: Any, other: Any, changes: Sequence[Change], made: str) -> Advice:
     """Word a recreated object that compares by identity, and the values in it that differ."""
     name = type(other).__qualname__
     advice = recreated_object(name, changes, made)
@@ -376,7 +373,7 @@ def recreated_instance(one: Any, other: Any, changes: "Sequence[Change]", made: 
     return advice._replace(fix=Fix(words))
 
 
-def recreated_function(other: Any, changes: "Sequence[Change]" = (), shared: str = "") -> Advice:
+def recreated_function(other: Any, changes: Sequence[Change] = (), shared: str = "") -> Advice:
     """Word a function that is recreated, and the values that it captures or reads that differ."""
     if is_a(other, types.MethodType | BoundMethod):
         how, change = "reuse one object, or pass the object and call its method", ""
@@ -470,8 +467,7 @@ LAYER_LOOPS: Final = {
 """The loops of the libraries whose layers get their parameters behind the scenes."""
 
 
-def fix_of_constants(names: "Sequence[str]") -> Fix:
-    """Return the fix for large constants in a program, by the names that it reads them from."""
+def fix_of_constants(names: Sequence[str]) -> Fix:
     which = " and ".join(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
     return Fix(f"pass {which} as {'an argument' if len(names) == 1 else 'arguments'}")
 
@@ -481,15 +477,15 @@ def once(*, is_in_module: bool) -> str:
     return "once, before the loop" if is_in_module else "once"
 
 
-def _named(changes: "Sequence[Change]") -> str:
+def _named(changes: Sequence[Change]) -> str:
     return " and ".join(change.place for change in changes)
 
 
-def _with_another(changes: "Sequence[Change]") -> str:
+def _with_another(changes: Sequence[Change]) -> str:
     return f", with a different {' and '.join(map(str, changes))}"
 
 
-def _passed(changes: "Sequence[Change]") -> str:
+def _passed(changes: Sequence[Change]) -> str:
     """Return how to pass the values that differ: "pass `a` and `b` as an argument"."""
     groups: dict[str, list[Change]] = {}
     for change in changes:

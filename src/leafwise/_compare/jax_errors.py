@@ -94,7 +94,6 @@ class Explaining(Block):
     _code = "debug.explain_errors()"
 
     def __enter__(self) -> None:
-        """Make JAX keep the frames that its errors come from."""
         keep_frames()
 
     def __exit__(
@@ -127,8 +126,6 @@ def add_uses(
 
 
 class _Explained(str):
-    """A note that leafwise added to an error."""
-
     __slots__ = ()
 
 
@@ -354,13 +351,11 @@ def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
     if holder is not None:
         return f"`{shown}` is dynamic: make it {as_static(cls, name)}"
     if name.isidentifier():
-        kind = _KINDS.get(getattr(getattr(value, "dtype", None), "kind", ""), "Any")
+        letter = getattr(getattr(value, "dtype", None), "kind", "")
+        kind = {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(letter, "Any")
         static = _static(name, kind)
         return f"`{name}` is traced: make the argument static, {static}; or use `jax.lax.cond`"
     return f"`{path}` is dynamic: keep it in a static field, or pass it as a static argument"
-
-
-_KINDS: Final = {"b": "bool", "i": "int", "u": "int", "f": "float"}
 
 
 def _static(name: str, kind: str) -> str:

@@ -135,7 +135,6 @@ def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
 
 
 def _names(tree: ast.expr) -> list[str]:
-    """Return the names that an expression reads from the enclosing scopes."""
     names = free_names(ast.parse(f"lambda: {ast.unparse(tree)}"))  # with its comprehensions
     return [each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names]
 

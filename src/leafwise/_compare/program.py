@@ -7,7 +7,6 @@ bits, layouts, shardings, donated arguments.
 
 import dataclasses
 import difflib
-import hashlib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ from leafwise._display.words import without_addresses
 from leafwise._jax.compiles import Compile
 from leafwise._objects.call_site import is_users_file
 from leafwise._objects.locks import cached_property
+from leafwise._objects.text import sha256_of
 
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _PLACE: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\d+):\d+')
@@ -64,7 +64,7 @@ class LoweredProgram:
         """A SHA-256 digest, the same in every process for the same program."""
         lines = [f"{name}: {text}" for name, text in sorted(self.options.items())]
         lines += [each.text for each in self.operations]
-        return _sha("\n".join(lines))
+        return sha256_of("\n".join(lines).encode())
 
     def shown(self, operation: Operation | None) -> Operation | None:
         """Return an operation with the names of the functions that it calls."""
@@ -78,7 +78,6 @@ class LoweredProgram:
         return dataclasses.replace(operation, text=_OURS.sub(name, operation.text))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the record that `from_json` reads."""
         return {
             "name": self.name,
             "fingerprint": self.fingerprint,
@@ -89,7 +88,6 @@ class LoweredProgram:
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any]) -> Self:
-        """Return the program from a record made by `to_json`."""
         operations = tuple(Operation(text, source) for text, source in saved["operations"])
         return cls(saved["name"], operations, tuple(saved["functions"]), saved["options"])
 
@@ -167,9 +165,5 @@ def _plain(line: str) -> str:
     if "backend_config" in line:
         line = _POINTER.sub(r'\1""', line)
     if len(line) > len('""') + 200:
-        line = _LONG.sub(lambda each: f'"sha256:{_sha(each[0])}"', line)
+        line = _LONG.sub(lambda each: f'"sha256:{sha256_of(each[0].encode())}"', line)
     return line
-
-
-def _sha(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -19,7 +19,6 @@ from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, sam
 from leafwise._trees.nodes import Node, TreeWalk, walk
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
-_MOST_NUMBERS: Final = 100
 _NUMBERS: Final = (bool, int, float, complex)
 
 
@@ -287,7 +286,7 @@ def record(
 def _numbers(records: Sequence[Leaf], leaves: Sequence[Any]) -> Mapping[int, Any]:
     kinds = [(place, leaf.stored) for place, leaf in enumerate(records)]
     places = [place for place, kind in kinds if type(kind) is type and kind in _NUMBERS]
-    return {place: leaves[place] for place in places[:_MOST_NUMBERS]}
+    return {place: leaves[place] for place in places[:100]}
 
 
 def labels_of(

@@ -321,7 +321,6 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
 
 
 def _is_raw_key_of(raw: Leaf, key: Leaf) -> bool:
-    """Return whether `raw` is from `jax.random.PRNGKey` and `key` from `jax.random.key`."""
     is_key = jnp.issubdtype(key.dtype, jax.dtypes.prng_key)
     shape = raw.shape or ()
     return is_key and raw.dtype == jnp.uint32 and shape[:-1] == key.shape != shape

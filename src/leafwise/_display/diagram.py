@@ -148,7 +148,6 @@ class _Drawing:
         return children + _statics_of(node)
 
     def count_rows(self, part: _Part, depth: int) -> int:
-        """Return the number of rows of a part and of `depth` levels below it."""
         below = self._below(part) if depth else []
         return 1 + sum(self.count_rows(child, depth - 1) for child in below)
 
@@ -159,7 +158,8 @@ class _Drawing:
         if below and not (depth and guides[0]):
             leaves = count(len(part.leaves), "leaf", "leaves")
             notes.append(leaves if depth else f"{leaves} not shown")
-        spans = [_Span(_STYLES[part.kind], text)]
+        styles = {"node": "cyan", "leaf": "green", "static": "magenta", "note": "dim"}
+        spans = [_Span(styles[part.kind], text)]
         if part.step:
             sign = " = " if part.kind == "static" else ": "
             spans = [_Span("bold", part.step.removeprefix(".")), _Span("", sign), *spans]
@@ -225,9 +225,6 @@ class _Row(NamedTuple):
     size: str
 
 
-_STYLES: Final = {"node": "cyan", "leaf": "green", "static": "magenta", "note": "dim"}
-
-
 _SHORT: Final = DescribeOptions(short=True)
 
 
@@ -281,7 +278,6 @@ def _lines_of(rows: Iterable[_Row], width: int) -> Iterator[list[_Span]]:
 
 
 def _fitted(spans: Iterable[_Span], room: int) -> Iterator[_Span]:
-    """Yield spans, cut off to fit into `room` columns."""
     if sum(len(span.text) for span in spans) <= room:
         yield from spans
         return

@@ -35,17 +35,14 @@ class ProgramEvents:
 
     @property
     def explanation(self) -> Explanation | None:
-        """Why it was traced or compiled, or None if unknown."""
         return self.explained.explanation
 
     @property
     def reasons(self) -> list[Reason]:
-        """The reasons that JAX acted upon."""
         return [] if self.explanation is None else self.explanation.acted
 
     @property
     def is_compiled(self) -> bool:
-        """Whether it was compiled by XLA, or loaded from the cache on disk."""
         return self.events[-1].kind in _COMPILES
 
     @property
@@ -58,7 +55,6 @@ class ProgramEvents:
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """The name and definition of the function, and the role of the program."""
         return self.first.name, self.first.defined, self.first.role
 
 
@@ -97,7 +93,6 @@ class Finding:
 
     @property
     def seconds(self) -> float:
-        """How long JAX was busy with them."""
         return covered(event.interval for event in self.events)
 
     @property
@@ -142,11 +137,9 @@ class Finding:
 
     @property
     def headline(self) -> str:
-        """What JAX did, and how long that took."""
         return f"{self.what}, {duration(self.seconds)}"
 
     def effect(self, tried: TriedRecord) -> str:
-        """Return how an edit that helped changed the number of repeats and the time."""
         saved = duration(tried.saved)
         return f"{count(tried.before, 'repeat')} in all -> {tried.after:,}, {saved} saved"
 
@@ -160,7 +153,6 @@ class Finding:
 
     @property
     def is_resized(self) -> bool:
-        """Whether its programs are outside jitted functions and differ only in shapes."""
         kinds = {reason.kind for reason in self._every_reason()}
         return self.is_outside and kinds == {ReasonKind.SHAPE}
 
@@ -357,7 +349,6 @@ def nothing_again(events: list[EventRecord]) -> bool:
 
 
 def seconds_of(group: Iterable[Finding]) -> float:
-    """Return the seconds that JAX spent on some findings."""
     return busy([event for finding in group for event in finding.events])
 
 

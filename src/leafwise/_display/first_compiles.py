@@ -59,7 +59,6 @@ class FirstFinding(Finding):
         return f"{took}: {first.words(self.origins, largest.first.name if several else '')}"
 
     def effect(self, tried: TriedRecord) -> str:
-        """Return how an edit that helped changed the seconds of first compiles."""
         after = duration(max(0.0, self.seconds - tried.saved))
         return f"{duration(self.seconds)} -> {after} in first compiles"
 
@@ -126,7 +125,6 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
 
 
 def first_seconds(events: list[EventRecord]) -> float:
-    """Return the seconds that JAX spent on programs compiled for the first time."""
     programs = programs_of(events)
     first = [program for program in programs if program.is_compiled and not program.is_repeat]
     return busy(event for program in first for event in program.events)

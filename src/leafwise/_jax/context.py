@@ -41,7 +41,6 @@ def install_trace_context() -> None:
 
 
 def new_number() -> int:
-    """Return a number that no trace has used."""
     return next(_NUMBERS)
 
 
@@ -58,12 +57,10 @@ def traced_afresh() -> AbstractContextManager[None]:
 
 
 def is_traced_afresh() -> bool:
-    """Return whether this thread is in a block of `traced_afresh`."""
     return (current_number() or 0) < 0
 
 
 def current_number() -> int | None:
-    """Return this thread's number, or None."""
     return None if _number is None else _number.value
 
 
@@ -119,7 +116,6 @@ def _trace_context() -> list[Any]:
 
 
 def _without_number(values: list[Any]) -> list[Any]:
-    """Return values, or names, of the trace context without that of the number."""
     return [each for place, each in enumerate(values) if place != _place]
 
 

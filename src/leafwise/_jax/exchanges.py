@@ -6,14 +6,13 @@ arguments of two internal functions of JAX, which are replaced here.
 """
 
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from leafwise._jax.compat import ANSWERS, Internal, inside
 from leafwise._jax.frames import exclude_file
 
 exclude_file(__file__)
 
-_CHECKS: Final = (("conditionals", "_check_branch_outputs"), ("loops", "_check_carry_type"))
 MakeTree: TypeAlias = Callable[[], Any]
 Note: TypeAlias = Callable[[str, list[str], MakeTree, MakeTree], None]
 """Takes the operation, the names of both branches (or []), and functions that return both trees."""
@@ -22,7 +21,7 @@ Note: TypeAlias = Callable[[str, list[str], MakeTree, MakeTree], None]
 def watch_exchanges(note: Note) -> Callable[[], None]:
     """Call `note` with each pair of trees that JAX found to agree; return a function to stop it."""
     undone: list[tuple[Any, str, Any]] = []
-    for place, name in _CHECKS:
+    for place, name in (("conditionals", "_check_branch_outputs"), ("loops", "_check_carry_type")):
         module = inside(f"lax.control_flow.{place}")
         original = getattr(module, name, None)
         if original is None:

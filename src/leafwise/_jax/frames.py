@@ -120,7 +120,6 @@ _Locals: TypeAlias = Mapping[str, Any]
 
 
 def _tangents(treedef: Any, avals: Any) -> Any:
-    """Return a tree of the shapes and dtypes of tangents."""
     struct: Any = jax.ShapeDtypeStruct  # which is not annotated
     shapes = [
         struct(aval.shape, aval.dtype, weak_type=aval.weak_type)

@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jaxlib.mlir import ir  # as in `leafwise._jax.compiles`
 
@@ -65,7 +65,6 @@ class Operations(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all constants."""
         return sum(self.constants.values())
 
 
@@ -84,7 +83,7 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
             own[name], calls[name] = Counter(), Counter()
             for (location, operation, callee, kind), number in reader.walk(function):
                 frames, primitive, is_rule = reader.read(location)
-                is_rule |= operation in _NO_PRIMITIVES
+                is_rule |= operation in ("func.func", "func.return", "stablehlo.constant")
                 statement = Statement(frames, "" if is_rule else f"{primitive} {operation}")
                 own[name][statement, kind] += number
                 if callee:
@@ -107,9 +106,6 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
         counts[statement] += number
         alike[statement] = max(number, alike.get(statement, 0))
     return Operations(counts, alike, constants, stack)
-
-
-_NO_PRIMITIVES: Final = ("func.func", "func.return", "stablehlo.constant")
 
 
 def _nbytes(kind: Any) -> int:
@@ -167,13 +163,11 @@ class _LocationReader:
         return self._frames[location.attr]
 
 
-_CLASSES: Final = {"name": "NameLoc", "callsite": "CallSiteLoc", "file": "FileLineColLoc"}
-
-
 def _is(location: Any, kind: str) -> bool:
     """Return whether a location is of a kind, by its method or, in versions without, its class."""
+    classes = {"name": "NameLoc", "callsite": "CallSiteLoc", "file": "FileLineColLoc"}
     is_a = getattr(location, f"is_a_{kind}", None)
-    return type(location).__name__ == _CLASSES[kind] if is_a is None else bool(is_a())
+    return type(location).__name__ == classes[kind] if is_a is None else bool(is_a())
 
 
 def _joined(inside: Frames, call: Frames) -> Frames:

@@ -106,7 +106,6 @@ def _unwritten(seconds: float) -> str:
 
 
 def differing_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[str]:
-    """Return the parts that differ between two keys, in plain words."""
     names = [name for name in after if before.get(name) != after[name]]
     return [_WORDS.get(name, name) for name in names]
 

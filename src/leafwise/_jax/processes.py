@@ -176,7 +176,6 @@ class Words:
 
 
 def check_timeout(timeout: float, where: str) -> None:
-    """Raise `ValueError` if the timeout is not a positive number of seconds."""
     if not 0 < timeout < math.inf:
         raise ValueError(f"{where}={timeout!r}): the timeout must be a positive number of seconds")
 
@@ -339,4 +338,3 @@ def differences_between(
 
 
 _MOST_SHOWN: Final = 20
-"""How many paths a message shows."""

@@ -133,7 +133,6 @@ def note_statics(program: ProgramEntry, observation: Observation | None) -> None
 
 
 def _statics(call: Signature, words: frozenset[str]) -> dict[str, Traced]:
-    """Return the classes and the statics of a call by path."""
     found = {
         path: Traced({(): PartToken(cls, cls)}, cls.__name__) for path, cls in call.classes.items()
     }

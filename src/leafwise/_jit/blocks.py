@@ -4,7 +4,6 @@ They compare the program that JAX has for a call with that of a fresh trace: slo
 runs once more, and exact for any Python code.
 """
 
-import hashlib
 import itertools
 import re
 import weakref
@@ -13,8 +12,6 @@ from enum import StrEnum
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from leafwise._captures.treatment import Way, lines_of
 from leafwise._jax.context import traced_afresh
@@ -23,8 +20,9 @@ from leafwise._jit.callee import Callee
 from leafwise._objects.call_site import Site, is_users_file, short_file
 from leafwise._objects.describe import describe_value
 from leafwise._objects.locks import new_lock
+from leafwise._objects.parts import data_of
 from leafwise._objects.stand_ins import Verbatim
-from leafwise._objects.text import got, shorten
+from leafwise._objects.text import got, sha256_of, shorten
 
 
 class StaleAction(StrEnum):
@@ -37,11 +35,9 @@ class StaleAction(StrEnum):
 
 
 StaleOption: TypeAlias = Literal["warn", "raise", "retrace", "ignore"]
-"""The actions as string literals."""
 
 
 def checked_action(value: object, owner: str) -> StaleAction:
-    """Return ``on_stale=`` as an action."""
     if isinstance(value, str) and value in set(StaleAction):
         return StaleAction(value)
     actions = ", ".join(repr(str(each)) for each in StaleAction)
@@ -118,7 +114,6 @@ _blocks: tuple[CaptureChecks, ...] = ()
 
 
 def current_block() -> CaptureChecks | None:
-    """Return the innermost block, or None outside any."""
     return next(reversed(_blocks), None)
 
 
@@ -148,7 +143,7 @@ def program_change(
     callee: Callee,
     args: Sequence[Any],
     kwargs: Mapping[str, Any],
-    digests: Sequence[bytes] = (),
+    digests: Sequence[str] = (),
 ) -> ProgramChange | None:
     """Compare the program that answers a call with the one that JAX would make of it now."""
 
@@ -175,7 +170,7 @@ def program_change(
     return None
 
 
-def numpy_digests(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[bytes]:
+def numpy_digests(jitted: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
     """Return digests of the NumPy arrays among the constants of the program of a call."""
     with ignore_events():
         return list(map(_digest, _numpy_constants(jitted.trace(*args, **kwargs).jaxpr)))
@@ -186,25 +181,19 @@ def _numpy_constants(jaxpr: Any) -> Iterator[Any]:
 
 
 def _constants(jaxpr: Any) -> Iterator[Any]:
-    """Yield the constants of a jaxpr, and of those inside it."""
     yield from getattr(jaxpr, "consts", ())
     for equation in jaxpr.eqns:
         for inner in _inner(equation):
             yield from _constants(inner)
 
 
-def _digest(array: Any) -> bytes:
+def _digest(array: Any) -> str:
     kind = f"{type(array)} {array.dtype} {array.shape}"
-    if jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
-        array = jax.random.key_data(array)
-    return hashlib.sha256(kind.encode() + np.asarray(array).tobytes()).digest()
-
-
-_ADDRESS: Final = re.compile(r"0x[0-9a-f]+|id=\d+")
+    return sha256_of(kind.encode() + data_of(array).tobytes())
 
 
 def _text(jaxpr: Any) -> str:
-    return _ADDRESS.sub("", str(jaxpr))
+    return re.sub(r"0x[0-9a-f]+|id=\d+", "", str(jaxpr))
 
 
 def _inner(equation: Any) -> list[Any]:

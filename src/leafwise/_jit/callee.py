@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 
@@ -115,7 +115,6 @@ class Callee:
 
 
 def jitted_name(fun: Callable[..., Any]) -> str:
-    """Return the name that JAX gives a function."""
     while isinstance(fun, functools.partial):
         fun = fun.func
     return str(getattr(fun, "__name__", "<unnamed function>"))
@@ -130,12 +129,9 @@ def function_behind(fun: Callable[..., Any], args: Sequence[Any]) -> Callable[..
     return behind
 
 
-_DEEPEST: Final = 20
-
-
 def innermost(value: Any) -> Any:
     """Return the function whose code finally runs when `value` is called."""
-    for _ in range(_DEEPEST):
+    for _ in range(20):
         kind = type(value)  # an object may deceive `isinstance`, or raise
         if issubclass(kind, functools.partial):
             value = value.func
@@ -205,10 +201,7 @@ def is_equinox(fun: Callable[..., Any]) -> bool:
 
 
 def _is_filter_jit_call(fun: Callable[..., Any], args: Sequence[Any]) -> bool:
-    return is_equinox(fun) and len(args) == _EQUINOX_ARGUMENTS
-
-
-_EQUINOX_ARGUMENTS = 3
+    return is_equinox(fun) and len(args) == 3  # noqa: PLR2004  # donated, kept and static ones
 
 
 def _record_filter_jit(donated: Any, kept: Any, static: Any) -> Signature:

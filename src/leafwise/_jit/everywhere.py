@@ -52,7 +52,6 @@ from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.code import names_of
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
-_TIMEOUT: Final = 300.0
 _MOST: Final = 3
 """How many differences between two programs a message shows."""
 
@@ -71,7 +70,7 @@ class Body(Protocol):
 def checked_timeout(option: float) -> float | None:
     """Return the seconds to wait for other processes; None if they are not compared."""
     if isinstance(option, bool):
-        return _TIMEOUT if option else None
+        return 300.0 if option else None
     check_timeout(option, "leafwise.jit(same_everywhere")
     return float(option)
 
@@ -252,7 +251,6 @@ def _body_of(compiled: Compile) -> tuple[Body | None, str]:
 
 
 def _source(body: Body) -> str:
-    """Return the source of a function, as JAX names it."""
     code = getattr(inspect.unwrap(body.callee.find()), "__code__", None)
     return "" if code is None else f"{body.callee.name} at {code.co_filename}:{code.co_firstlineno}"
 

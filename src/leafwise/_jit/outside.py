@@ -126,7 +126,9 @@ class OutsideLog:
             return Explanation(outcome, tuple(reasons), nearest=0), run
         is_any = bool(call.is_masked or call.unsized)
         sizes = 0
-        if (run is not None or is_any) and not _is_called_by_jax(user):
+        callers = (caller for caller, _ in traceback.walk_stack(user))
+        # JAX calls the user's code for each leaf in `jax.tree.map`, for example.
+        if (run is not None or is_any) and not any(map(_is_in_jax, callers)):
             sizes = place.count_sizes(program, is_any=is_any)
         if latest is None or sizes < _FEW_SIZES:
             return Explanation(outcome), run
@@ -135,15 +137,9 @@ class OutsideLog:
         return Explanation(outcome, tuple(reasons), nearest=sizes - 1 if reasons else None), run
 
 
-def _is_called_by_jax(user: types.FrameType | None) -> bool:
-    """Return whether JAX calls the user's code, such as for each leaf in `jax.tree.map`."""
-    return any(_is_in_jax(caller) for caller, _ in traceback.walk_stack(user))
-
-
 def _program_of(
     call: EagerCall, work: Work, run: int | None, given: Mapping[str, Any]
 ) -> _OutsideProgram:
-    """Return the record of a program."""
     functions = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
     signature = None
     if call.is_direct and call.operands:
@@ -164,8 +160,8 @@ def _again(
     if is_jit_off():
         facts = ReasonKind.CONFIG, outcome, False, True, Cause.JIT_IS_OFF
         return [Reason("config.jax_disable_jit", *facts)]
-    fix = _KEEP if call.is_direct else Fix()
-    if outcome is Outcome.RECOMPILE or call.name not in _FOR_SHAPES:
+    fix = Fix("keep the result of the first call") if call.is_direct else Fix()
+    if outcome is Outcome.RECOMPILE or call.name not in {"eval_shape", "make_jaxpr"}:
         fix = jit_once_fix(user)
     cleared = reason_of_clear(earlier.clears, outcome)
     again = Reason("", ReasonKind.CACHE, outcome, MISSING, MISSING, Advice("", fix))
@@ -175,14 +171,11 @@ def _again(
 _FEW_SIZES: Final = 3
 """Fewer sizes than this are not a repeat: a training set and a test set."""
 
-_KEEP: Final = Fix("keep the result of the first call")
-_FOR_SHAPES: Final = {"eval_shape", "make_jaxpr"}
 _BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
 """The calls whose traces JAX reuses, even outside `jit`, for a function that it has traced."""
 
 
 def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Return the avals of inputs and results."""
     if work.inputs is not None:
         return work.inputs, work.outputs
     given: Any = None if work.call is None else (work.call.args, dict(work.call.kwargs))
@@ -316,7 +309,6 @@ def _is_in_jax(frame: types.FrameType) -> bool:
 
 
 def is_of_jax(fun: Any) -> bool:
-    """Return whether a function is JAX's own, by its module."""
     return _package(getattr(fun, "__module__", None)) in _JAX
 
 

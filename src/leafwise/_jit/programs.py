@@ -132,7 +132,7 @@ class ProgramEntry:
     state: int = 0
     observation: Observation | None = None
     statics: Any = None
-    digests: list[bytes] | None = None
+    digests: list[str] | None = None
     clears: int = dataclasses.field(default_factory=CLEARS.__len__)
 
     @cached_property
@@ -378,7 +378,6 @@ class ProgramLog:
         return program if program.outcome is Outcome.RETRACE or not same else same[-1]
 
     def new_state(self, captured: dict[Any, Captured]) -> int:
-        """Return the number of a new state of the captures."""
         number = new_number()
         with self._lock:
             self.states[number] = captured
@@ -478,7 +477,6 @@ def _with_cause(
 
 
 def _is_alike(program: ProgramEntry, work: Work) -> bool:
-    """Return whether a program has the same role, and is the same part of a gradient."""
     _, inputs, _ = program.lowered or ((), None, ())
     counts = [len(avals) for avals in (inputs, work.inputs) if avals is not None]
     return program.role == work.role and len(set(counts)) < 2  # noqa: PLR2004  # both alike

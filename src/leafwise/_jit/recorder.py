@@ -108,8 +108,6 @@ _ahead: Final = weakref.WeakKeyDictionary[Any, weakref.ref[ProgramEntry]]()
 
 
 class _InProgress(threading.local):
-    """The programs that JAX is making on one thread."""
-
     def __init__(self) -> None:
         self.ran: list[tuple[ProgramLog, ProgramEntry]] = []
         self.current: tuple[int, ProgramLog, ProgramEntry] | None = None

@@ -58,7 +58,6 @@ from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 exclude_file(__file__)  # errors show the same frames as under `jax.jit`
 
 MOST_WARNINGS: Final = 8
-"""The most warnings about one capture."""
 
 MOST_STATES: Final = 8
 """The number of states after which JAX drops the programs of all of them."""
@@ -168,7 +167,6 @@ class Guard:
         return list(found.values())
 
     def current(self) -> Current:
-        """Return the current values of these places."""
         return Current(self.reads())
 
     def block_changed(self) -> None:
@@ -214,7 +212,6 @@ class Guard:
             jitted.set_call(call)
 
     def _check_against(self, current: Current, state: int) -> None:
-        """Install the check against these values, which are those of a state."""
         with self._lock:
             self._state = state
             self._install(self._check_of(current, state))
@@ -256,7 +253,6 @@ class Guard:
         return _in_state(self.made, state)(*args, **kwargs)
 
     def _find_state(self, current: Current) -> int | None:
-        """Return the latest state that matches the current captures, or None."""
         if self.action is StaleAction.IGNORE:
             return 0
         states = reversed(list(self._log.states.items()))
@@ -389,8 +385,6 @@ class Guard:
 
 
 def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
-    """Return the function that a call runs in a state."""
-
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
         with with_number(current_number() if is_traced_afresh() else state):
@@ -430,7 +424,6 @@ def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[
 
 
 def _reasons(stale: dict[Any, StaleCapture], outcome: Outcome = Outcome.RETRACE) -> list[Reason]:
-    """Return the reasons that stale captures give for an outcome."""
     kind, cause = ReasonKind.CAPTURE, Cause.CAPTURE
     return [
         Reason(each.name, kind, outcome, Verbatim(each.before), Verbatim(each.after), cause)

@@ -75,7 +75,6 @@ class Observation:
         ]
 
     def is_unchanged(self) -> bool:
-        """Return whether all places have the values that they had."""
         if self._check():
             return True
         current = Current(self.reads.values(), is_weak=True)

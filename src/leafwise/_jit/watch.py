@@ -103,12 +103,9 @@ def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
     return jax_equal(_unwrap(event.fun), wanted) is True  # the user's `==` may raise
 
 
-_DEEPEST: Final = 100
-
-
 def _unwrap(function: Any) -> Any:
     """Return the function as written, without its decorators and partials."""
-    for _ in range(_DEEPEST):  # `__wrapped__` may lead back to its start
+    for _ in range(100):  # `__wrapped__` may lead back to its start
         inner = getattr(function, "__wrapped__", getattr(function, "func", None))
         if inner is None:
             break
@@ -120,19 +117,15 @@ class Watch:
     """A block whose events are counted, made by `watch`; entering it returns the `Log`."""
 
     def __init__(self, *, eager: bool) -> None:
-        self._eager = eager
-        self._here = _EnteredBlocks()
+        self._unlimited = budget(eager=eager)
 
     def __enter__(self) -> Log:
         """Begin to count."""
-        log = Log(eager=self._eager)
-        self._here.entered.append((log, log.add))
-        watch_events(log.add)
-        return log
+        return self._unlimited.__enter__()
 
     def __exit__(self, *_: object) -> None:
         """Stop counting."""
-        unwatch_events(self._here.entered.pop()[1])
+        self._unlimited.__exit__(None, None, None)
 
 
 def watch(*, eager: bool = True) -> Watch:
@@ -240,7 +233,7 @@ _MOST_SHOWN: Final = 20
 
 
 class _EnteredBlocks(threading.local):
-    """The blocks of one watch or budget that one thread is in."""
+    """The blocks of one budget that one thread is in."""
 
     def __init__(self) -> None:
         self.entered: list[tuple[Log, Callable[[Event], None]]] = []

@@ -34,8 +34,6 @@ from leafwise._objects.stand_ins import MISSING
 
 
 class MemberKind(Enum):
-    """The kind of a `Member`."""
-
     VALUE = "value"  # or `MISSING`
     METHOD = "method"  # a user's function that takes the object, or its class, when called
     PROPERTY = "property"  # a user's function that runs when the name is read; or a descriptor
@@ -147,7 +145,6 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 @per_class
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
-    """Return the slot descriptors of a class and its bases, by name."""
     own = [vars(base) for base in reversed(kind.__mro__) if "__slots__" in vars(base)]
     members = [pair for each in own for pair in each.items()]
     return {name: raw for name, raw in members if is_a(raw, types.MemberDescriptorType)}
@@ -174,7 +171,6 @@ def stored_attributes(value: Any) -> dict[str, Any]:
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
-    """Return the names and values of `stored_attributes`, sorted by name."""
     return sorted(stored_attributes(value).items(), key=lambda pair: str(pair[0]))
 
 
@@ -210,7 +206,6 @@ def name_of(value: Any) -> str:
 
 
 def of_partial(value: Any) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
-    """Return the function, the arguments and the keywords of a `functools.partial`."""
     cls: Any = functools.partial  # a subclass may have something else under these names
     return cls.func.__get__(value), cls.args.__get__(value), cls.keywords.__get__(value)
 
@@ -274,7 +269,6 @@ def wrapped_by(value: Any) -> Any:
 
 
 def is_callable(value: Any) -> bool:
-    """Return whether a value is callable but not a class."""
     return callable(value) and not is_a(value, type)
 
 
@@ -314,7 +308,6 @@ _CONTAINERS: Final = frozenset({list, tuple, dict, set, frozenset, bytearray})
 
 @or_default(default=False)  # a user's flatten
 def is_tree(value: Any) -> bool:
-    """Return whether a value is a pytree node to JAX, not a leaf."""
     return not jax.tree_util.all_leaves((value,))
 
 
@@ -325,7 +318,6 @@ def is_itself(value: Any) -> bool:
 
 
 def compares_by_identity(kind: Any) -> bool:
-    """Return whether a class inherits the ``==`` of `object`."""
     return kind.__eq__ is object.__eq__
 
 
@@ -418,7 +410,6 @@ _RECORDS: Final[Mapping[str, Callable[[Any, Any], tuple[str, ...] | None]]] = {
 
 
 def is_frozen(kind: Any) -> bool:
-    """Return whether a dataclass or attrs class is frozen."""
     params = read(kind, "__dataclass_params__", None)
     if params is not None:
         return bool(params.frozen)

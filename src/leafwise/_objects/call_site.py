@@ -83,7 +83,7 @@ def _stdlib() -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def _is_of_library(file: str) -> bool:
+def is_of_library(file: str) -> bool:
     """Return whether a file belongs to the standard library, not to a package below its folder."""
     starts = file.startswith(("<frozen ", _stdlib()))
     return starts and _PACKAGES.isdisjoint(Path(file).parts)
@@ -144,7 +144,7 @@ def inner_frame(frame: types.FrameType | None) -> types.FrameType | None:
     """Return the innermost frame that is not leafwise's, JAX's or the standard library's."""
     while frame is not None and (
         str(frame.f_globals.get("__name__", "")).partition(".")[0] in _MACHINERY
-        or _is_of_library(frame.f_code.co_filename)
+        or is_of_library(frame.f_code.co_filename)
     ):
         frame = frame.f_back
     return frame

@@ -65,7 +65,6 @@ def read(value: object, name: str, default: Any = MISSING) -> Any:
 
 
 def module_of(cls: type) -> str:
-    """Return the name of the module of a class; empty if it has none."""
     module = getattr(cls, "__module__", "")
     return module if type(module) is str else ""
 
@@ -104,7 +103,6 @@ def is_alias(value: Any) -> bool:
 
 
 def declared_fields(cls: Any) -> tuple[Any, ...]:
-    """Return the fields of a dataclass or an attrs class; empty for other classes."""
     if dataclasses.is_dataclass(cls):
         return dataclasses.fields(cls)
     return tuple(getattr(cls, "__attrs_attrs__", ()))
@@ -137,7 +135,6 @@ class ClassMap(Generic[V]):
         return found
 
     def values(self) -> Iterator[V]:
-        """Iterate over the values of all live classes."""
         return iter([value for _, value in list(self._entries.values())])
 
     def _remove(self, key: int, dead: "weakref.ref[Any]") -> None:

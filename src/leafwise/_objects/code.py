@@ -81,7 +81,6 @@ def parameters(code: types.CodeType) -> tuple[str, ...]:
 
 
 def contents(cell: types.CellType) -> Any:
-    """Return the value in a cell, or `MISSING`."""
     try:
         return cell.cell_contents
     except ValueError:  # not assigned yet

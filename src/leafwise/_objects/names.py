@@ -273,7 +273,6 @@ def _names_stored(each: dis.Instruction) -> tuple[str, ...]:
 
 
 def _place_of(each: dis.Instruction) -> _Place | None:
-    """Return where in the source an instruction begins, or None if unknown."""
     where = each.positions
     if where is None or where.col_offset is None:
         return None

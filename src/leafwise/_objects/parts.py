@@ -40,7 +40,7 @@ from leafwise._objects.attributes import (
     registry_of,
     stored_attributes,
 )
-from leafwise._objects.classes import ClassMap
+from leafwise._objects.classes import ClassMap, is_a
 from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
@@ -96,9 +96,6 @@ def kind_of(value: Any) -> Kind:
 
 
 _FOUND: Final[ClassMap[Kind]] = ClassMap()
-
-
-# --------------------------------------------------------------------------- plain values
 
 
 def _itself(value: Any) -> Content:
@@ -160,12 +157,19 @@ def _array_steps(value: np.ndarray[Any, Any]) -> list[str]:
     return [".dtype", *(f"[{', '.join(map(str, place))}]" for place in places)]
 
 
+def is_key(value: Any) -> bool:
+    return is_a(value, jax.Array) and bool(jnp.issubdtype(value.dtype, jax.dtypes.prng_key))
+
+
+def data_of(array: Any) -> np.ndarray[Any, Any]:
+    """Return the elements of an array; of PRNG keys, their data."""
+    return np.asarray(jax.random.key_data(array) if is_key(array) else array)
+
+
 def _jax_array(value: Any) -> Content:
-    is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
-    data = np.asarray(jax.random.key_data(value) if is_key else value)
     weak = bool(getattr(value, "weak_type", False))  # which a PRNG key does not have
     where = value.sharding if value.committed else None
-    return str(value.dtype), value.shape, weak, where, data.tobytes()
+    return str(value.dtype), value.shape, weak, where, data_of(value).tobytes()
 
 
 def _plain(content: Callable[[Any], Content]) -> Kind:
@@ -176,9 +180,6 @@ def _in_zone(base: Any, *names: str) -> Kind:
     """Return the kind of a time; its zone is a part, so that equal instants may be distinct."""
     zone = _members(base, "tzinfo")
     return Kind("time", _members(base, *names), zone, lambda _: (".tzinfo",))
-
-
-# --------------------------------------------------------------------------- containers
 
 
 def _sequence(base: Any) -> Kind:
@@ -229,9 +230,6 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
     members = [getattr(base, attribute) for attribute in more]
 
     return Kind(name, lambda value: (len(keys_of(value)),), values, steps)
-
-
-# --------------------------------------------------------------------------- callables
 
 
 def _attribute_parts(name: str, *names: str) -> Kind:
@@ -299,14 +297,10 @@ _BUILTIN: Final = Kind(
 )
 
 
-# --------------------------------------------------------------------------- attributes
-
-
 def _own(value: Any) -> list[tuple[str, Any]]:
     """Return the names and values of a value's stored attributes, sorted by name."""
-    unseen = _UNSEEN
-    if type(value) is types.FunctionType and registry_of(value) is not None:
-        unseen = unseen | DISPATCH
+    is_dispatcher = type(value) is types.FunctionType and registry_of(value) is not None
+    unseen = _UNSEEN | DISPATCH if is_dispatcher else _UNSEEN
     stored = [pair for pair in stored_attributes(value).items() if pair[0] not in unseen]
     return sorted(stored, key=lambda pair: str(pair[0])) if len(stored) > 1 else stored
 
@@ -346,8 +340,6 @@ def _with_attributes(
         (base, pairs),
     )
 
-
-# --------------------------------------------------------------------------- the table
 
 _BASES: Final[Mapping[type, Kind]] = {
     np.void: Kind("void", _number),  # its items can be assigned

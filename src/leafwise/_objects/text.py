@@ -1,5 +1,6 @@
 """Short texts for values in messages."""
 
+import hashlib
 import re
 import sys
 from typing import Any
@@ -23,7 +24,7 @@ def shorten(value: object, width: int = 80) -> str:
     except Exception as error:  # noqa: BLE001  # a user's repr: a message must not fail
         reraise_interrupt(error)
         text = f"<{local_name(type(value))} whose repr raises {type(error).__name__}>"
-    return _cut(text, width)
+    return shorten_text(text, width)
 
 
 def shorten_both(one: object, other: object, width: int = 80) -> tuple[str, str]:
@@ -37,11 +38,15 @@ def shorten_both(one: object, other: object, width: int = 80) -> tuple[str, str]
     pairs = enumerate(zip(*whole, strict=False))
     same = next((place for place, (a, b) in pairs if a != b), len(min(whole, key=len)))
     before, after = (f"...{text[max(same - width // 4, 0) :]}" for text in whole)
-    return _cut(before, width), _cut(after, width)
+    return shorten_text(before, width), shorten_text(after, width)
 
 
-def _cut(text: str, width: int) -> str:
+def shorten_text(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def sha256_of(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def describe_array(value: Any) -> str:

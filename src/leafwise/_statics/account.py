@@ -19,7 +19,6 @@ from enum import Enum, auto
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
@@ -52,7 +51,7 @@ from leafwise._objects.code import (
 from leafwise._objects.describe import describe_value
 from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.methods import JittedFunction
-from leafwise._objects.parts import Kind, Part, kind_of
+from leafwise._objects.parts import Kind, Part, data_of, is_key, kind_of
 from leafwise._objects.stand_ins import MISSING, ById, Verbatim
 from leafwise._objects.text import describe_array, shorten
 from leafwise._statics import findings
@@ -88,8 +87,7 @@ class Scope(NamedTuple):
 CAPTURED: Final = Scope()
 """What is kept of a captured value."""
 
-_ALL: Final = sys.maxsize
-BY_CONTENT: Final = Scope(_ALL, _ALL, _ALL, is_detailed=True)
+BY_CONTENT: Final = Scope(sys.maxsize, sys.maxsize, sys.maxsize, is_detailed=True)
 """How two values differ, what functions hold included."""
 
 _CODE: Final = frozenset({"function", "method", "builtin", "object", "wrapper", "reference"})
@@ -106,7 +104,6 @@ class Held(NamedTuple):
     variable: str = ""
 
     def __str__(self) -> str:
-        """Return the step as part of a path."""
         return self.text
 
 
@@ -130,7 +127,6 @@ class PartToken:
 
     @property
     def is_by_identity(self) -> bool:
-        """Whether the part is known by identity alone."""
         return isinstance(self.key, WeakId) and not self.is_exact
 
     @property
@@ -140,7 +136,6 @@ class PartToken:
 
     @property
     def text(self) -> str:
-        """The part, for messages."""
         if isinstance(self.shown, type):
             return self.shown.__qualname__
         return describe_value(self.shown) if self.is_exact else str(self.shown)
@@ -223,7 +218,6 @@ class AccountFold(Fold):
         self.nodes: dict[Path, PartNode] = {}
 
     def account(self) -> Account:
-        """Return the tokens of all parts by path."""
         return dict(zip(cast("list[Any]", self.paths), self.tokens, strict=True))
 
     def leading_to(self, path: Path) -> dict[str, Any]:
@@ -252,7 +246,6 @@ class AccountFold(Fold):
 
 
 def account_of(value: Any, words: frozenset[str] = frozenset()) -> Account:
-    """Return the tokens of all parts of a value by path."""
     return AccountFold(words).add(value, ()).account()
 
 
@@ -318,8 +311,7 @@ def _read_plain(fold: AccountFold, value: Any, path: Path) -> tuple[()]:
 
 
 def _read_again(fold: AccountFold, value: Any, path: Path, number: int) -> None:
-    """Add the token of an object that occurs again."""
-    fold.push(path, PartToken(("again", number), _class_of(value)[1]))
+    fold.push(path, PartToken(("again", number), _known_class(type(value))[1]))
     fold.nodes[path] = PartNode(value, CheckedBy.SAME)
 
 
@@ -342,7 +334,6 @@ def _merge(fold: AccountFold, path: Path, start: int) -> None:
 
 @per_class
 def _reader_of(kind: Any) -> "_EntryReader":
-    """Return how values of a class are accounted for."""
     if hides_attributes(kind):
         return _whole
     if issubclass(kind, _BY_EQUALITY) and is_installed_module(kind.__module__):
@@ -361,7 +352,7 @@ def _unlisted(fold: AccountFold, value: Any, table: Kind) -> _Entry:
 
 
 def _whole(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken(WeakId(value), _class_of(value)[1]), PartNode(value, CheckedBy.SAME)
+    return PartToken(WeakId(value), _known_class(type(value))[1]), PartNode(value, CheckedBy.SAME)
 
 
 def _by_equality(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
@@ -374,7 +365,8 @@ def _treedef(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
 
 
 def _enum(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken((_class_of(value)[0], value.name), value), PartNode(value, CheckedBy.EXACT)
+    own, _ = _known_class(type(value))
+    return PartToken((own, value.name), value), PartNode(value, CheckedBy.EXACT)
 
 
 def _light(value: Any) -> _Entry:
@@ -387,10 +379,9 @@ def _array(fold: AccountFold, value: Any, _table: Kind) -> _Entry:
     token = PartToken(WeakId(value), text)
     with contextlib.suppress(Exception):  # JAX: donated meanwhile, or a guard forbids the transfer
         if value.nbytes <= most and value.is_fully_addressable and not value.is_deleted():
-            is_key = jnp.issubdtype(value.dtype, jax.dtypes.extended)
             with jax.ensure_compile_time_eval():  # also for a key in a trace
-                content = np.asarray(jax.random.key_data(value) if is_key else value).tobytes()
-            token = PartToken((text, not is_key and value.weak_type, content), text)
+                content = data_of(value).tobytes()
+            token = PartToken((text, not is_key(value) and value.weak_type, content), text)
     return token, PartNode(value, CheckedBy.SAME)
 
 
@@ -401,7 +392,7 @@ def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     else:
         fold.take(len(value) if table.name in SIZED else 0, fold.scope.most_items)
     content, parts = table.read(value)
-    kind, text = _class_of(value)
+    kind, text = _known_class(type(value))
     if fold.scope.is_detailed and table.name in SIZED:
         text = Verbatim(f"<{text[1:-1]} of {content[0]}>")
     elif fold.scope.is_detailed and table.name == "array":
@@ -472,7 +463,7 @@ def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
     if not (is_a(value, JittedFunction) or has_hidden_state(type(value))):
         options = _attributes(fold, value, kind_of(value))
         parts += [part for part in options if not part[0].startswith(".__")]
-    own, text = _class_of(value)
+    own, text = _known_class(type(value))
     return PartToken((own,), text), PartNode(value, CheckedBy.WRAPPER, parts)
 
 
@@ -520,7 +511,7 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     # An object with its own `==` and some attributes may fill caches; others may gain none.
     is_closed = fold.scope.is_detailed and (compares_by_identity(kind) or not parts)
     names = ([step for step, _ in parts] or [""]) if is_closed else ()
-    own, text = _class_of(value)
+    own, text = _known_class(type(value))
     return PartToken((own, *names), text), PartNode(value, CheckedBy.OBJECT, parts)
 
 
@@ -557,23 +548,16 @@ def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
 
 
 def _is_node(kind: type) -> bool:
-    """Return whether a class is a dataclass that is a pytree node."""
     return dataclasses.is_dataclass(kind) and is_tree_node(kind)
 
 
 def is_descriptor(value: Any) -> bool:
-    """Return whether a class member is read through its ``__get__``."""
     return hasattr(type(value), "__get__")
 
 
 @per_class
-def _class_token(kind: type) -> tuple[WeakId, Verbatim]:
+def _known_class(kind: type) -> tuple[WeakId, Verbatim]:
     return WeakId(kind), Verbatim(f"<{kind.__qualname__}>")
-
-
-def _class_of(value: Any) -> tuple[WeakId, Verbatim]:
-    """Return the identity and the name of the class of a value."""
-    return _class_token(type(value))
 
 
 FUNCTION: Final = Verbatim("<function>")

@@ -103,9 +103,6 @@ def _read_as_key(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     return READERS[object](fold, value, path)
 
 
-# ------------------------------------------------------------------------ what guards read
-
-
 def _hash(value: Any) -> tuple[Any, ...]:
     return (hash(value),)
 
@@ -130,9 +127,6 @@ def _of_function(value: types.FunctionType) -> tuple[Any, ...]:
 
 def _found(chains: tuple[Chain, ...], function: types.FunctionType) -> list[Any]:
     return [value_of(chain, function) for chain in chains]
-
-
-# ------------------------------------------------------------------------ functions
 
 
 def _held(fold: Fold, value: Any, path: str) -> bool:
@@ -190,9 +184,6 @@ def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -
     return [function, *((f".__self__{step}", part) for step, part in parts)]
 
 
-# ------------------------------------------------------------------------ objects and classes
-
-
 def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a value of a type that is not in the table."""
     cls, kind = type(value), kind_of(value).name
@@ -246,17 +237,13 @@ def _read_array(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     return _refuse(fold, value, path, reason)
 
 
-def _names_and_values(value: Any) -> tuple[Any, ...]:
-    return _items(own_attributes(value))
-
-
 def _read_object(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     cls = type(value)
     _read_classes(fold, cls, path)
     if not _held(fold, value, path):
         return ()
     content, parts = kind_of(value).read(value)
-    fold.guard.add(_names_and_values, value)
+    fold.guard.add(lambda held: _items(own_attributes(held)), value)
     fold.push(path, id(cls), content)
     if callable(value):
         return parts

@@ -175,14 +175,13 @@ def array(path: str, value: Any) -> StaticFinding:
     elif _is_in_containers(path):
         wrapped = f"wrap it, as a constant table: `{field_of(path)}=lw.StaticArray(value)`"
         fixes += StaticFix(wrapped), _CONVERT
-        number = _NUMBERS.get(getattr(getattr(value, "dtype", None), "kind", ""))
+        letter = getattr(getattr(value, "dtype", None), "kind", "")
+        numbers = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+        number = numbers.get(letter)
         if number is not None and not getattr(value, "shape", ()):
             name = field_of(path)
             fixes = StaticFix(f"pass a Python number: `{name}={number}({name})`"), *fixes
     return StaticFinding("array", path, got(value), "an array has no hash", fixes)
-
-
-_NUMBERS: Final = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
 
 
 def _array_leaf(path: str, value: Any) -> StaticFinding | None:

@@ -44,7 +44,6 @@ A path is the sum of its steps: a string, or in an account a tuple.
 
 
 def number_again(fold: "Fold", _value: Any, path: Any, number: int) -> None:
-    """Add the number of a value that occurs again."""
     fold.push(path, AGAIN, number)
 
 
@@ -189,11 +188,9 @@ class Fold:
     # For readers.
 
     def back_to(self, start: int) -> None:
-        """Remove all tokens from a position on."""
         del self.tokens[start:], (self.paths or [])[start:]
 
     def push(self, path: Any, *tokens: Any) -> None:
-        """Add tokens."""
         self.tokens += tokens
         if self.paths is not None:
             self.paths += [path] * len(tokens)

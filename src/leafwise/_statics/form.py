@@ -374,4 +374,3 @@ def _refuse_cycle(fold: Fold, value: Any, path: str, _number: int) -> None:
 
 
 AS_KEY: Final = Policy(READERS, _watch, _refuse_cycle)
-"""How keys compare."""

@@ -38,11 +38,10 @@ class Guards:
 
 
 _CONTENTS: Final = operator.attrgetter("cell_contents")
-_PLAIN: Final = (int, str, bytes)
 
 
 def _same(now: Any, was: Any) -> bool:
     return len(now) == len(was) and all(
-        one is two or (type(one) in _PLAIN and type(two) is type(one) and one == two)
+        one is two or (type(one) in (int, str, bytes) and type(two) is type(one) and one == two)
         for one, two in zip(now, was, strict=True)
     )

@@ -17,7 +17,6 @@ import copyreg
 import dataclasses
 import decimal
 import enum
-import hashlib
 import json
 import pathlib
 import re
@@ -28,7 +27,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from leafwise._objects.attributes import (
@@ -42,8 +40,9 @@ from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.describe import describe
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.parts import Content, Kind, Part, kind_of
+from leafwise._objects.parts import Content, Kind, Part, data_of, kind_of
 from leafwise._objects.stand_ins import MISSING
+from leafwise._objects.text import sha256_of
 from leafwise._statics.form import consists_of_parts
 
 Json: TypeAlias = Any
@@ -108,7 +107,6 @@ class PortableReader:
             return self._opaque(value, path)
 
     def class_name(self, cls: type) -> str:
-        """Return the name of a class, as JSON has it."""
         return class_name(cls)
 
     def _read(self, value: Any, path: str) -> Json:
@@ -205,7 +203,6 @@ class PortableReader:
         return self._by_step("method", [(".__self__", value.__self__), (".__name__", name)], path)
 
     def named(self, value: Any, path: str) -> Json:
-        """Return the name that refers to a function, class or module."""
         name = value.__name__ if isinstance(value, types.ModuleType) else name_of(value)
         return self._opaque(value, path) if name is None else {"class": "name", "parts": [name]}
 
@@ -253,21 +250,16 @@ def _keeps_hash(value: Any, name: object, item: object) -> bool:
     return re.fullmatch(r"_\w*hash|_h", name) is not None and item == hash(value)
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
 def _array(value: np.ndarray[Any, Any]) -> tuple[Any, ...]:
     plain = value.view(np.ndarray)
     has_objects = plain.dtype.hasobject
-    data = tuple(plain.ravel().tolist()) if has_objects else _digest(plain.tobytes())
+    data = tuple(plain.ravel().tolist()) if has_objects else sha256_of(plain.tobytes())
     return plain.dtype, plain.shape, data
 
 
 def _jax_array(value: jax.Array) -> tuple[Any, ...]:
-    is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-    data = np.asarray(jax.random.key_data(value) if is_key else value)
-    return str(value.dtype), value.shape, jax.typeof(value).weak_type, _digest(data.tobytes())
+    digest = sha256_of(data_of(value).tobytes())
+    return str(value.dtype), value.shape, jax.typeof(value).weak_type, digest
 
 
 def _partition_spec(value: jax.sharding.PartitionSpec) -> tuple[Any, ...]:

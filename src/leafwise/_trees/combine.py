@@ -215,6 +215,5 @@ def _same_node(value: Any, node: Node, children: Sequence[Any], path: Steps, tre
 
 
 def _paths(tree: Any) -> Iterator[Steps]:
-    """Yield the paths to all nodes and leaves, outer ones first."""
     for path, _ in walk(FlatTree(tree).root):
         yield path

@@ -12,6 +12,7 @@ import jax
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
 from leafwise._objects.classes import ClassMap
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.key import StaticKey, content_names
@@ -143,15 +144,14 @@ class TreeWalk:
             if siblings is None:  # a node, after everything in it
                 part.stop = len(leaves)
                 continue
-            level: Any = None
-            if type(part) not in plain:
-                level = _REGISTRY.flatten_one_level_with_keys(part)
+            is_plain = type(part) in plain
+            level: Any = None if is_plain else _REGISTRY.flatten_one_level_with_keys(part)
             if level is None:
                 siblings.append(len(leaves))
                 leaves.append(self._record(part))
                 continue
             pairs, aux = level
-            node = _node(part, pairs, aux, [], len(leaves), 0)
+            node = _node(part, pairs, aux, len(leaves))
             siblings.append(node)
             todo.append((node, None))
             todo += [(child, node.children) for _, child in pairs][::-1]
@@ -164,26 +164,20 @@ def open_node(value: Any) -> tuple[Node, Sequence[Any]] | None:
     if level is None:
         return None
     pairs, aux = level
-    return _node(value, pairs, aux, [], 0, 0), [child for _, child in pairs]
+    return _node(value, pairs, aux, 0), [child for _, child in pairs]
 
 
-def _node(  # noqa: PLR0917  # for each node, like `Node.__init__`
-    value: Any,
-    pairs: Sequence[tuple[Any, Any]],
-    aux: Any,
-    children: list[Node | int],
-    start: int,
-    stop: int,
-) -> Node:
+def _node(value: Any, pairs: Sequence[tuple[Any, Any]], aux: Any, start: int) -> Node:
+    """Return the node of a value, to which its children are still to be added."""
     cls: type = type(value)
     key = aux if isinstance(aux, StaticKey) else key_in(value)
     if key is not None:
         keys: Sequence[Any] = [each for each, _ in pairs]
-        return Node(cls, key, None, keys, children, start, stop)
+        return Node(cls, key, None, keys, [], start, start)
     keys = _keys_of(value, cls, pairs)
     statics = _statics_of(value, cls, aux, keys)
     data = _named_data(value, aux) if statics is _NOTHING else None
-    return Node(cls, aux, statics, keys, children, start, stop, data)
+    return Node(cls, aux, statics, keys, [], start, start, data)
 
 
 def _named_data(value: Any, aux: Any) -> dict[str, Any] | None:
@@ -212,6 +206,7 @@ def _keys_of(value: Any, cls: type, pairs: Sequence[tuple[Any, Any]]) -> Sequenc
     return keys
 
 
+@or_default(list[str]())  # a flatten that computes, so names cannot be found
 def _child_names(instance: Any, children: list[Any]) -> list[str]:
     """Return the steps to children that were registered without names, if they can be found."""
     # A copy, made without the constructor, gets a new object in each attribute that is a child, to
@@ -219,20 +214,17 @@ def _child_names(instance: Any, children: list[Any]) -> list[str]:
     # have other attributes, or flatten them in another order.
     cls: Any = type(instance)
     given, names = set(map(id, children)), {}
-    try:
-        is_dataclass = dataclasses.is_dataclass(cls)
-        fields = [it.name for it in dataclasses.fields(cls)] if is_dataclass else vars(instance)
-        probe: Any = object.__new__(cls)
-        for field in fields:
-            value = getattr(instance, field)
-            if id(value) in given:
-                value = object()
-                names[id(value)] = f".{field}", value
-            object.__setattr__(probe, field, value)
-        flat, _ = _REGISTRY.flatten_one_level(probe)
-        found = [names[id(child)][0] for child in flat]
-    except Exception:  # noqa: BLE001  # a flatten that computes, so names cannot be found
-        return []
+    is_dataclass = dataclasses.is_dataclass(cls)
+    fields = [it.name for it in dataclasses.fields(cls)] if is_dataclass else vars(instance)
+    probe: Any = object.__new__(cls)
+    for field in fields:
+        value = getattr(instance, field)
+        if id(value) in given:
+            value = object()
+            names[id(value)] = f".{field}", value
+        object.__setattr__(probe, field, value)
+    flat, _ = _REGISTRY.flatten_one_level(probe)
+    found = [names[id(child)][0] for child in flat]
     return found if len(found) == len(children) else []
 
 

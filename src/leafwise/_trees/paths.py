@@ -18,7 +18,6 @@ from leafwise._statics.key import KEY
 from leafwise.errors import PathError, TreeError
 
 Steps = tuple[str, ...]
-"""The steps of a path."""
 
 ANY: Final = "*"
 """In a pattern, matches any one step."""
@@ -48,11 +47,8 @@ def step_of(key: Any) -> str:
 @functools.lru_cache
 def field_name(step: str) -> str | None:
     """Return the name in ``.name`` or ``['name']``, or None for any other step."""
-    found = _FIELD_STEP.fullmatch(step)
+    found = re.fullmatch(r"\.(\w+)|\['(\w+)'\]", step)
     return found and (found[1] or found[2])
-
-
-_FIELD_STEP: Final = re.compile(r"\.(\w+)|\['(\w+)'\]")
 
 
 def format_path(steps: Iterable[str]) -> str:
@@ -133,16 +129,14 @@ def _not_a_path(text: str, place: int) -> PathError:
     )
 
 
-_FLAT: Final = re.compile(r"\[<flat index (\d+)>\]")
-
-
 def place_of(steps: Sequence[str], wanted: str) -> int | None:
     """Return the index of the wanted step, or None; ``[-1]`` is the last item of a list."""
     if wanted in steps:
         return steps.index(wanted)
     if wanted.startswith(".") and wanted[1:] in steps:  # the string of a user-defined key
         return steps.index(wanted[1:])
-    if flat := _FLAT.fullmatch(wanted):  # JAX's key for a child that only leafwise has named
+    # JAX's key for a child that only leafwise has named
+    if flat := re.fullmatch(r"\[<flat index (\d+)>\]", wanted):
         place = int(flat[1])
         return place if place < len(steps) else None
     if wanted.startswith("[-") and wanted[2:-1].isdecimal() and steps and steps[0] == "[0]":

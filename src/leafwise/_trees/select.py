@@ -64,7 +64,6 @@ class Selection:
 
 
 def _mark(flags: list[bool], part: Node | int, *, flag: bool = True) -> None:
-    """Flag a leaf, or all leaves of a node."""
     if isinstance(part, int):
         flags[part] = flag
     else:
@@ -102,8 +101,6 @@ class AtPath(Selection):
 
 
 class _Search:
-    """A search for everything that a pattern matches."""
-
     def __init__(self, pattern: Steps, leaves: int) -> None:
         self.pattern = pattern
         self.flags = [False] * leaves

@@ -1,12 +1,10 @@
 """`shardings`, a tree of the shardings that fields declare, and `shard`, which applies it."""
 
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec, Sharding
 
@@ -14,8 +12,9 @@ from leafwise._classes.fields import SHARDING
 from leafwise._jax.compat import current_mesh
 from leafwise._jax.events import is_tracing
 from leafwise._jax.processes import Pairs, Words, check_same, check_timeout, processes
+from leafwise._objects.parts import data_of, is_key
 from leafwise._objects.stand_ins import MISSING
-from leafwise._objects.text import describe_array, got
+from leafwise._objects.text import describe_array, got, sha256_of
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
@@ -203,7 +202,7 @@ def put(leaf: Any, sharding: Any) -> Any:
     """Put one leaf, whole or a global array, on devices of several processes, unchecked."""
     # A global array, on devices of several processes, as a jitted step returned it
     if not getattr(leaf, "is_fully_addressable", True):
-        if not _is_key(leaf):
+        if not is_key(leaf):
             return jax.device_put(leaf, sharding)
         # `jax.random.key(0)`
         data = jax.device_put(jax.random.key_data(leaf), sharding)
@@ -236,7 +235,7 @@ def _check_equal(leaves: Mapping[str, Any], timeout: float) -> None:
         here,
         "lw.shard",
         lambda: {path: _described(leaf) for path, leaf in leaves.items()},
-        lambda texts: _digest(repr(texts).encode()),
+        lambda texts: sha256_of(repr(texts).encode())[:16],
         _differing,
         timeout,
         words,
@@ -252,17 +251,9 @@ def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> Pairs:
 
 def _described(leaf: Any) -> str:
     aval: Any = jax.typeof(leaf)
-    data = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
-    digest = _digest(f"{aval} {data.dtype}".encode() + data.tobytes())
-    return f"{describe_array(aval)} with digest {digest}"
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()[:16]
-
-
-def _is_key(leaf: Any) -> bool:
-    return jnp.issubdtype(jax.typeof(leaf).dtype, jax.dtypes.prng_key)
+    data = data_of(leaf)
+    digest = sha256_of(f"{aval} {data.dtype}".encode() + data.tobytes())
+    return f"{describe_array(aval)} with digest {digest[:16]}"
 
 
 class _Declaration(NamedTuple):
@@ -363,7 +354,6 @@ def _sharding_of(leaf: Any, spec: Any, mesh: Any, rules: _Rules) -> Sharding:
 
 
 def _format_problem(problem: tuple[str, str], paths: Sequence[str]) -> str:
-    """Return the message for all leaves that have the same problem."""
     where, text = problem
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     return f"{where}, at {paths[0]}{more}: {text}"

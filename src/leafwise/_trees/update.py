@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import jax
@@ -159,9 +159,6 @@ def replace(obj: T, /, **changes: Any) -> T:
     return obj if parts is None else cast("T", copy_with_parts(obj, parts, steps))
 
 
-# ----------------------------------------------------------- parts, and copies with some changed
-
-
 class Parts(NamedTuple):
     """The parts of one value, by step."""
 
@@ -172,33 +169,26 @@ class Parts(NamedTuple):
 
 def parts_of(value: Any) -> Parts | None:
     """Return the parts of a node, including statics, or of a static value; None for a leaf."""
+    opened = None if is_decorated(type(value)) else open_node(value)
+    if opened is not None:
+        node, children = opened
+        return Parts((*node.steps, *node.names), (*children, *node.values), opened)
+    if type(value) is FrozenMapping:
+        return Parts(tuple(f"[{key!r}]" for key in value), tuple(value.values()))
+    names = _names_of_parts(value)
+    if names is None:
+        return None
+    return Parts(tuple(f".{name}" for name in names), tuple(getattr(value, each) for each in names))
+
+
+def _names_of_parts(value: Any) -> Sequence[str] | None:
     kind: Any = type(value)
     if is_decorated(kind):
-        fields = spec_of(kind).fields
-        return _parts((f".{field.name}", getattr(value, field.name)) for field in fields)
-    opened = open_node(value)
-    if opened is None:
-        return _plain_parts(value)
-    node, children = opened
-    return Parts((*node.steps, *node.names), (*children, *node.values), opened)
-
-
-def _parts(pairs: Iterable[tuple[str, Any]]) -> Parts:
-    parts = list(pairs)
-    return Parts(tuple(step for step, _ in parts), tuple(part for _, part in parts))
-
-
-def _plain_parts(value: Any) -> Parts | None:
-    """Return the parts of a static value that is not a node, or None without parts."""
-    kind: Any = type(value)
-    if kind is FrozenMapping:
-        return _parts((f"[{key!r}]", item) for key, item in value.items())
+        return [field.name for field in spec_of(kind).fields]
     if kind is functools.partial:
-        return _parts((f".{name}", getattr(value, name)) for name in ("func", "args", "keywords"))
+        return ("func", "args", "keywords")
     names = [field.name for field in declared_fields(kind) if hasattr(value, field.name)]
-    if not names or isinstance(value, enum.Enum):
-        return None
-    return _parts((f".{name}", getattr(value, name)) for name in names)
+    return None if not names or isinstance(value, enum.Enum) else names
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:

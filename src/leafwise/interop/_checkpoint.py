@@ -8,7 +8,7 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import jax
@@ -17,6 +17,7 @@ import numpy as np
 
 from leafwise._compare import description
 from leafwise._compare.description import Described, Record, differences, is_below
+from leafwise._objects.parts import is_key
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, dump
@@ -156,18 +157,18 @@ def pack(tree: Any) -> tuple[Record, dict[str, Any]]:
             described.problems.append((path, "an abstract array has no data to save"))
         elif type(leaf) is int and not -(2**63) <= leaf < 2**63:
             described.problems.append((path, f"{shorten(leaf)} does not fit in 64 bits"))
-    described.problems.extend((path, explain_opaque(value)) for path, value in described.opaque)
-    _refuse_problems(described)
+    refuse_problems(described, described.opaque)
     return described.record, {path: _plain(leaf) for path, leaf in described.arrays.items()}
 
 
-def _refuse_problems(described: Described) -> None:
-    if described.problems:
-        lines = [f"{described.root}{path}: {problem}" for path, problem in described.problems]
+def refuse_problems(described: Described, opaque: Iterable[tuple[str, Any]] = ()) -> None:
+    problems = [*described.problems, *((path, _explain_opaque(value)) for path, value in opaque)]
+    if problems:
+        lines = [f"{described.root}{path}: {problem}" for path, problem in problems]
         raise CheckpointError("\n".join(lines))
 
 
-def explain_opaque(value: Any) -> str:
+def _explain_opaque(value: Any) -> str:
     """Return why a static cannot be compared, and the fix."""
     return (
         "it has no description that another process could compare\n"
@@ -180,8 +181,7 @@ def explain_opaque(value: Any) -> str:
 def _plain(leaf: Any) -> Any:
     """Return the array that is written for a leaf."""
     if isinstance(leaf, jax.Array):
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return jax.random.key_data(leaf) if is_key else leaf
+        return jax.random.key_data(leaf) if is_key(leaf) else leaf
     return np.asarray(leaf)
 
 
@@ -196,7 +196,7 @@ def unpack(
 ) -> T:
     """Return a target with arrays saved at `where`; `agree` asks if it fits in all processes."""
     described = describe_tree(target)
-    _refuse_problems(described)
+    refuse_problems(described)
     with reading(where):  # if the file is damaged, the record may be any JSON
         record, old_paths = _rename(saved, renamed or {}, where)
         mismatches = differences(record, described.record, described.root, fits)

@@ -130,7 +130,6 @@ def _misspelt(events: Iterable[Event], limits: list[Limit]) -> UnknownNameError 
 
 
 def watch_in(blocks: contextlib.ExitStack, log: Log) -> None:
-    """Add all events to a log until the blocks end."""
     watch_events(log.add)
     blocks.callback(unwatch_events, log.add)
 

@@ -1,21 +1,20 @@
 """Text for values and errors that is the same in every process."""
 
-import os
 import re
-import sysconfig
 import traceback
 from pathlib import Path
 from typing import Any, Final
 
 import hypothesis
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import leafwise
 from leafwise._display.words import without_addresses
+from leafwise._objects.call_site import is_of_library
 from leafwise._objects.describe import describe
-from leafwise._objects.text import describe_array, shorten
+from leafwise._objects.parts import is_key
+from leafwise._objects.text import describe_array, shorten, shorten_text
 from leafwise.errors import message_of
 
 
@@ -26,8 +25,8 @@ def short_repr(value: object, width: int = 30) -> str:
 
 def cut(text: str, width: int) -> str:
     """Return a text without addresses and cut to a width."""
-    text = without_addresses(text)  # first: a cut address would not be recognised
-    return text if len(text) <= width else text[: width - 3] + "..."
+    # In this order: a shortened address would not be recognised.
+    return shorten_text(without_addresses(text), width)
 
 
 def format_change(before: str, after: str) -> str:
@@ -41,11 +40,6 @@ def format_static(value: Any) -> str:
 
 def format_typed(value: Any) -> str:
     return f"{format_static(value)} ({type(value).__name__})"
-
-
-def is_key(leaf: Any) -> bool:
-    """Return whether a leaf is an array of PRNG keys."""
-    return isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
 
 
 def format_leaf(leaf: Any) -> str:
@@ -62,7 +56,6 @@ def format_leaf(leaf: Any) -> str:
 _LIBRARIES: Final = tuple(
     str(Path(module.__file__).parent) for module in (leafwise, hypothesis, jax) if module.__file__
 )
-_STDLIB: Final = f"{sysconfig.get_path('stdlib')}{os.sep}"
 
 
 def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -70,8 +63,7 @@ def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
     return [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((*_LIBRARIES, "<"))
-        and ("-packages" in frame.filename or not frame.filename.startswith(_STDLIB))
+        if not (frame.filename.startswith((*_LIBRARIES, "<")) or is_of_library(frame.filename))
     ]
 
 

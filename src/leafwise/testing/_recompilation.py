@@ -160,7 +160,6 @@ def check_recompilation(
 
 
 def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
-    """Return paths as a tuple."""
     given: Any = paths
     is_one = isinstance(given, str) or not isinstance(given, Iterable)
     several: list[Any] = [given] if is_one else list(given)

@@ -20,7 +20,7 @@ from leafwise._objects.text import got
 from leafwise._statics.key import table_of
 from leafwise._statics.portable import dump
 from leafwise.errors import CheckpointError
-from leafwise.interop._checkpoint import explain_opaque
+from leafwise.interop._checkpoint import refuse_problems
 from leafwise.interop._extra import import_extra
 
 __all__ = ["register_nnx_data", "register_serialization"]
@@ -144,11 +144,7 @@ def _to_state_dict(instance: Any) -> dict[str, Any]:
         # `flatten_dict` joins keys by slashes, and splits them there again.
         texts = {path: dump(static).replace("/", "\\u002f") for path, static in statics.items()}
         state[_STATICS] = {path: {text: {}} for path, text in texts.items()}
-    if described.opaque:
-        problems = [
-            f"{described.root}{path}: {explain_opaque(value)}" for path, value in described.opaque
-        ]
-        raise CheckpointError("\n".join(problems))
+    refuse_problems(described, described.opaque)
     return state
 
 

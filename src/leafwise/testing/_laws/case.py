@@ -68,7 +68,6 @@ _DRAWN: Final = (
     (EditKind.LEAF_VALUE, 1),
 )
 """The kinds of edits, and how many of each are drawn at one position."""
-_FIELD: Final = re.compile(r"[.\[]")
 
 
 class Edits:
@@ -104,7 +103,7 @@ class Edits:
         for kind, number in _DRAWN:
             fields: dict[str, list[Any]] = {}  # per field, as some contain many positions
             for option in options.get(kind, []):
-                fields.setdefault(_FIELD.split(option[0].path)[0], []).append(option)
+                fields.setdefault(re.split(r"[.\[]", option[0].path)[0], []).append(option)
             if not fields:
                 continue
             position, strategy = choose(self._data, fields[choose(self._data, list(fields))])
@@ -133,11 +132,8 @@ class Edits:
     @cached_property
     def pairs(self) -> list[Pair]:
         """Pairs that differ in a static: recreated ones, and drawn ones."""
-        pairs = list(self.recreated)
-        for position, edit in self._drawn:
-            if position.role is Role.STATIC:
-                pairs.extend(self._pairs_of(position, edit))
-        return pairs
+        drawn = (each for each in self._drawn if each[0].role is Role.STATIC)
+        return [*self.recreated, *(pair for each in drawn for pair in self._pairs_of(*each))]
 
     def _is_time_left(self) -> bool:
         return time.process_time() < self.until

@@ -57,23 +57,17 @@ ONE_HASH: Final = "one hash for"
 
 
 def library_of(cls: type) -> str:
-    """Return the library that registered a class as a pytree class."""
     if is_own(cls):
         return "leafwise"
     return refusals.library_of(cls) or ("NamedTuple" if is_namedtuple(cls) else "JAX")
 
 
 def is_own(cls: type) -> bool:
-    """Return whether leafwise registered a class as a pytree class."""
     return is_decorated(cls) or registered_names(cls) is not None
 
 
 def is_namedtuple(cls: type) -> bool:
-    """Return whether JAX flattens a class as a named tuple."""
     return issubclass(cls, tuple) and hasattr(cls, "_fields") and not is_own(cls)
-
-
-# ------------------------------------------------------------------------ the fix
 
 
 def fix_of(law: Law, instance: Any, path: str) -> str:
@@ -110,9 +104,8 @@ _FIXES: Final = {
 def _in_leafwise(instance: Any, name: str) -> str:
     """Return how to declare a class of another library, and its static field, in leafwise."""
     cls = type(instance)
-    by = "with `@lw.pytree`"
-    if library_of(cls) == "equinox":
-        by = "as a `leafwise.interop.equinox.Module`"
+    is_module = library_of(cls) == "equinox"
+    by = "as a `leafwise.interop.equinox.Module`" if is_module else "with `@lw.pytree`"
     is_field = name in getattr(cls, "__dataclass_fields__", ())
     field = f" and {as_static(cls, name, ours=True)}" if is_field else ""
     return f"declare {cls.__name__} {by}{field}"

@@ -65,7 +65,6 @@ class UnpicklingProcess:
                 timer.cancel()
 
     def close(self) -> None:
-        """End the process, if it was started."""
         process, self._process = self._process, None
         if process is not None:
             with contextlib.suppress(OSError), process:

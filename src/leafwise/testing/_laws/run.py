@@ -250,7 +250,6 @@ class _Trial:
             raise StopSearch
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
-        """Test a law that draws by itself on one of the instances."""
         self._attempt([law], self._case(choose(data, self.instances), data))
         if law in self.broken or time.process_time() > self.until:
             raise StopSearch
@@ -289,11 +288,8 @@ def try_laws(
     """
     once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
     trial = _Trial(tests, until, broken, on_law)
-
-    def try_new(data: st.DataObject) -> None:
-        trial.try_new(data, strategy, settings.max_examples)
-
-    is_whole = _draw(try_new, _settings_for(once, 1.0), seed)
+    new = functools.partial(trial.try_new, strategy=strategy, most=settings.max_examples)
+    is_whole = _draw(new, _settings_for(once, 1.0), seed)
     for law in (law for law, test in tests.items() if test.on == "draws"):
         again = functools.partial(trial.try_again, law=law)
         _draw(again, _settings_for(once, tests[law].share), seed)

@@ -85,7 +85,6 @@ def same_static(one: Any, other: Any) -> bool:
 
 
 def state_of(instance: Any) -> dict[str, Any]:
-    """Return the attributes of an instance, by name."""
     return {n: getattr(instance, n) for n in field_order(instance) if hasattr(instance, n)}
 
 
@@ -112,12 +111,11 @@ def lookalike_of(instance: Any) -> Any:
     children, statics = jax.tree_util.default_registry.flatten_one_level(instance)
     if not isinstance(statics, tuple):
         return None
-    made: Any = _lookalike_class(len(children), len(statics))
-    return made(*children, *statics)
+    return _lookalike_class(len(children), len(statics))(*children, *statics)
 
 
 @functools.cache
-def _lookalike_class(children: int, statics: int) -> type:
+def _lookalike_class(children: int, statics: int) -> Any:
     """Return a pytree dataclass; cached, since JAX never drops a registered class."""
     names = [f"child_{number}" for number in range(children)]
     static_names = [f"static_{number}" for number in range(statics)]

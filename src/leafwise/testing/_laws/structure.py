@@ -211,7 +211,6 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
 
 
 def replace(case: Case) -> None:
-    """Call replace without changes."""
     x: Any = case.instance
     what = next((name for name in ("replace", "_replace") if hasattr(case.cls, name)), "")
     change: Any = getattr(x, what, None)

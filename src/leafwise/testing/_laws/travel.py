@@ -15,9 +15,10 @@ from leafwise._compare.changes import is_function
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.code import is_importable, is_installed_module
 from leafwise._objects.interrupts import or_default
+from leafwise._objects.parts import is_key
 from leafwise._trees.equality import first_difference
 from leafwise._trees.roles import exchange
-from leafwise.testing._format import format_error, format_leaf, is_key
+from leafwise.testing._format import format_error, format_leaf
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import ANOTHER_TREEDEF
@@ -110,7 +111,6 @@ def _check_copy(case: Case, result: Any, how: str, do_part: Function) -> None:
 
 
 def _is_found_elsewhere(cls: type) -> bool:
-    """Return whether another process can import the class by its name."""
     return is_importable(cls) and cls.__module__ != "__main__"
 
 

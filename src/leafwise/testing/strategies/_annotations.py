@@ -1,6 +1,5 @@
 """Strategies for annotations: our own where JAX or leafwise needs them, else Hypothesis'."""
 
-import collections
 import collections.abc
 import contextlib
 import dataclasses
@@ -117,9 +116,6 @@ def _is_hashable(kind: Any) -> bool:
     return cls is Hashable or (is_protocol(cls) and Hashable in cls.__mro__)
 
 
-# -------------------------------------------------------------------- what an annotation means
-
-
 def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return a strategy for ``Annotated``, whose metadata may be a strategy or limits."""
     inner: Any = kind.__origin__
@@ -203,9 +199,6 @@ def _from_hypothesis(kind: Any, where: FieldContext, limits: Iterable[Any] = ())
 def _unknown(kind: Any, where: FieldContext) -> CannotBuildError:
     fix = where.fix(name=getattr(kind, "__name__", str(kind)))
     return CannotBuildError(f"{where}: no values are known for {kind}\n  fix: {fix}")
-
-
-# ------------------------------------------------------------------------------- containers
 
 
 def _union(kind: Any, where: FieldContext) -> Strategy:
@@ -302,13 +295,9 @@ def _typed_dict(kind: Any, where: FieldContext) -> Strategy:
 
 
 def _tree(kind: Any, where: FieldContext) -> Strategy:
-    """Return a strategy for jaxtyping's ``PyTree[leaf]``."""
     leaf = strategy_for(getattr(kind, "leaftype", Any), where)
     few = st.lists(leaf, max_size=2)
     return leaf | few | few.map(tuple) | st.dictionaries(_NAMES, leaf | few, max_size=2)
-
-
-# ------------------------------------------------------------- instances, classes, functions
 
 
 def _instances(kind: Any, where: FieldContext) -> Strategy:
@@ -382,9 +371,6 @@ _PATIENCE: Final = 200
 """After how many refusals, and no success, drawing from a class fails with an error."""
 
 
-# --------------------------------------------------------------------------- one argument
-
-
 def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strategy:
     """Return a strategy for an argument that its field's converter and checks accept."""
     is_array = parameter.kind is jax.Array and not _is_field(cls, parameter.name)
@@ -451,9 +437,6 @@ def _changes(parameter: Parameter) -> Strategy:
     kinds = (parameter.kind, *typing.get_args(parameter.kind))
     # The default of an initializer compiles a program for each shape.
     return st.integers(0, 31) if INITIALIZER in kinds else st.booleans()
-
-
-# --------------------------------------------------------------------------- all arguments
 
 
 class InstancePlan:

@@ -124,7 +124,6 @@ def _evaluate(draw: st.DrawFn, text: str, dims: Dims) -> int:
 
 
 def has_axes(annotation: Any) -> bool:
-    """Return whether an annotation contains a jaxtyping shape."""
     is_shaped = isinstance(getattr(annotation, "dims", None), tuple)
     return is_shaped or any(map(has_axes, typing.get_args(annotation)))
 

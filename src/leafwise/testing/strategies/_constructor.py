@@ -54,7 +54,6 @@ _NUMBERS_AND_TEXTS: Final = {bool, int, float, complex, str, bytes, Decimal, Fra
 
 
 def is_registered(kind: Any) -> bool:
-    """Return whether Hypothesis has a strategy for a type."""
     return entry_of(_KNOWN, kind) is not None
 
 
@@ -82,11 +81,9 @@ def is_abstract(cls: Any) -> bool:
 
 def subclasses_of(cls: type) -> list[type]:
     """Return the subclasses of a class: those that can be imported, if any, else all."""
-    below: list[type] = []
     direct: list[type] = type.__subclasses__(cls)
-    for subclass in direct:
-        below += [subclass, *subclasses_of(subclass)]
-    below = list(dict.fromkeys(below))
+    every = [found for each in direct for found in (each, *subclasses_of(each))]
+    below = list(dict.fromkeys(every))
     return list(filter(is_importable, below)) or below
 
 

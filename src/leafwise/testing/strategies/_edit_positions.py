@@ -83,7 +83,6 @@ def argument_positions(arguments: Any, static: Container[str]) -> Iterator[EditP
 
 
 def is_below(path: str, paths: Iterable[str]) -> bool:
-    """Return whether a path is one of `paths`, or below one."""
     return any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in paths)
 
 
@@ -95,11 +94,8 @@ def positions_of(tree: Any) -> list[EditPosition]:
 
 def owner_at(tree: Any, path: str) -> Any:
     """Return the node with the last attribute on a path, or the tree itself without one."""
-    owner = tree
-    for position in positions_of(tree):
-        if position.name and is_below(path, [position.path]):
-            owner = position.owner
-    return owner
+    named = [each for each in positions_of(tree) if each.name and is_below(path, [each.path])]
+    return named[-1].owner if named else tree
 
 
 def path_of(tree: Any, keys: Any, leaf: Any) -> str:
@@ -110,8 +106,6 @@ def path_of(tree: Any, keys: Any, leaf: Any) -> str:
                 return position.path
     return jax.tree_util.keystr(keys).lstrip(".")
 
-
-# ------------------------------------------------------------------------ children
 
 _CONTAINERS: Final = (list, tuple, dict, type(None))
 
@@ -177,9 +171,6 @@ def _attribute_of(
         if name in names and getattr(value, name, None) is children[place]:
             return str(name)
     return names[place] if len(names) == len(children) else ""  # flatten converted it
-
-
-# ------------------------------------------------------------------------ statics
 
 
 @or_default(None)  # a user's constructor

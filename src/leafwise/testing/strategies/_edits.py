@@ -18,8 +18,9 @@ from leafwise._objects.attributes import is_installed, stored_attributes
 from leafwise._objects.classes import per_class
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.interrupts import or_default
+from leafwise._objects.parts import is_key
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise.testing._format import format_change, format_leaf, format_static, is_key, short_repr
+from leafwise.testing._format import format_change, format_leaf, format_static, short_repr
 from leafwise.testing.strategies._annotations import (
     InstancePlan,
     argument_for,
@@ -105,9 +106,6 @@ class Edit(Generic[T]):
             before = f"{before} ({type(self.before).__name__})"
             after = f"{after} ({type(self.after).__name__})"
         return format_change(before, after)
-
-
-# ------------------------------------------------------------- other containers and statics
 
 
 def _other_containers(value: Any) -> Strategy | None:
@@ -218,9 +216,6 @@ _OTHERS: Final[dict[Any, Callable[[Any], list[Any]]]] = {
     type: lambda _: [np.float32, np.int32, int],
 }
 """Other statics, by class; the first class that matches counts."""
-
-
-# ------------------------------------------------------------------ which edits can be made
 
 
 LEAF_EDITS: Final[dict[EditKind, Callable[[Any], Any]]] = {
@@ -348,7 +343,6 @@ def edits(
 
 @st.composite
 def edits_of(draw: st.DrawFn, options: Options) -> Edit[Any]:
-    """Draw one of the possible edits."""
     kind = draw(st.sampled_from(list(options)))
     position, strategy = draw(st.sampled_from(options[kind]))
     edit = make_edit(kind, position, draw(strategy))
@@ -373,9 +367,6 @@ def make_edit(kind: EditKind, position: EditPosition, new: Any) -> Edit[Any] | N
     if kind is EditKind.STATIC_TYPE and type(stored) is not type(new):
         return None  # a converter changed the type back
     return Edit(position.path, kind, position.value, stored, edited)
-
-
-# ------------------------------------------------------------------- arguments of a static
 
 
 class ArgumentEdit(NamedTuple):

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from leafwise._objects.interrupts import or_default
-from leafwise.testing._format import is_key
+from leafwise._objects.parts import data_of, is_key
 
 
 def is_numeric(leaf: Any) -> bool:
@@ -31,13 +31,11 @@ def same_leaf(one: Any, other: Any) -> bool:
         return type(one) is type(other) and seems_equal(one, other)
     if one.dtype != other.dtype or np.shape(one) != np.shape(other):
         return False
-    if is_key(one):
-        one, other = jax.random.key_data(one), jax.random.key_data(other)
     try:
         one, other = (leaf[...] if is_ref(leaf) else leaf for leaf in (one, other))
     except jax.errors.JaxRuntimeError:  # an unpickled array may be unreadable
         return True
-    mine, its = np.asarray(one), np.asarray(other)
+    mine, its = data_of(one), data_of(other)
     return mine.tobytes() == its.tobytes() if mine.dtype != object else seems_equal(mine, its)
 
 
@@ -137,14 +135,12 @@ _ONES: Final[dict[str, Any]] = {"f": 1.0, "i": 1, "c": 1 + 0j}
 
 
 def _ones(leaf: Any, shape: tuple[int, ...], dtype: Any, weak: bool) -> Any:  # noqa: FBT001
-    """Return an array of ones, placed like a leaf, and perhaps weakly typed."""
     if weak:
         return _placed_like(leaf, jnp.broadcast_to(jax.device_put(_ONES[dtype.kind]), shape))
     return _placed_like(leaf, jax.device_put(np.ones(shape, dtype)))
 
 
 def is_default_dtype(dtype: Any) -> bool:
-    """Return whether a dtype is the default for Python scalars of its kind."""
     one = _ONES.get(dtype.kind)
     return one is not None and jax.typeof(one).dtype == dtype
 

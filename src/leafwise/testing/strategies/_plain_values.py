@@ -52,7 +52,6 @@ FUNCTIONS: Final = (jnp.tanh, jnp.sin, jnp.cos)
 """Functions of one argument."""
 
 BY_ARITY: Final[dict[int, tuple[Any, ...]]] = {0: (nothing, one), 1: FUNCTIONS}
-"""Functions by the number of their arguments."""
 
 OF_MANY: Final = (first, last)
 """Functions of one or more arguments."""
@@ -156,4 +155,3 @@ _KNOWN: Final[dict[Any, Strategy]] = {
     ),
     jax.tree_util.PyTreeDef: st.sampled_from([0, (0, 0)]).map(jax.tree_util.tree_structure),
 }
-"""Strategies by annotation."""
