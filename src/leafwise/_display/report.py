@@ -464,4 +464,4 @@ _VALUES: Final[dict[Any, tuple[str, Callable[[Any], bool]]]] = {
     int: ("a whole number", functools.partial(_is_number, int)),
     str: ("text", lambda record: isinstance(record, str)),
 }
-"""What fits a field that is no class of ours, in words and as a check."""
+"""What fits a field of another type than our classes, in words and as a check."""

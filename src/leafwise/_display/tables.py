@@ -155,9 +155,7 @@ def _closing_lines(report: Report) -> Iterator[str]:
         hint = "`--diff` prints the patch, `--write` applies it"
         hint = "`--write` has applied the patch" if together.written else hint
         if together.verdict == UNKNOWN:
-            hint = (
-                "`--diff` prints the patch: no output was compared, so `--write` leaves it to you"
-            )
+            hint = "`--diff` prints it: no output was compared, so `--write` leaves it to you"
         yield f"{text}: {repeats}{seconds}. {hint}."
     if report.untried:
         untried = count(report.untried, "finding")

@@ -88,9 +88,6 @@ class CheckOptions:
         return f"took longer than {self.seconds:g} seconds"
 
 
-# ------------------------------------------------------------------------ all classes
-
-
 def run_checks(
     targets: FoundTargets,
     options: CheckOptions,
@@ -141,7 +138,6 @@ _SILENCE: Final = 10.0
 
 
 def _name_class(status: Status, is_done: threading.Event) -> None:
-    """Write the class being checked to standard error every few seconds."""
     while not is_done.wait(_SILENCE):
         sys.stderr.write(f"leafwise check: {status.status}\n")
 
@@ -164,9 +160,6 @@ def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, .
     if not laws:
         raise UsageError("--without: no law is left to test; to only change fields, write --fields")
     return laws
-
-
-# ------------------------------------------------------------------------ one class
 
 
 def check_class(
@@ -240,9 +233,6 @@ def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, 
 def _as_error(result: Any) -> Any:
     is_warning = result.verdict is CheckVerdict.WARNING
     return dataclasses.replace(result, verdict=CheckVerdict.VIOLATION) if is_warning else result
-
-
-# ------------------------------------------------------------------------ its laws
 
 
 def warning_key(result: LawResult) -> WarningKey | None:
@@ -339,9 +329,6 @@ def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> 
         message += f"\n  the fault is in {public_name(owner)}, not in {cls.__name__}"
     library = library_of(owner) if is_known else public_name(owner)
     return LawResult(str(law), CheckVerdict.WARNING, error.path, message, library)
-
-
-# ------------------------------------------------------------------------ limited time
 
 
 class TooLong(BaseException):  # not an Exception, which user code may catch

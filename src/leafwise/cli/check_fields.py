@@ -104,7 +104,6 @@ _FEW: Final = 20
 
 
 def _has_leaves(drawn: tuple[Any, Any]) -> bool:
-    """Return whether each dynamic field of an instance has a numeric leaf."""
     _, instance = drawn
     fields = (getattr(instance, name) for name in field_names_of(instance).dynamic)
     return all(any(map(is_numeric, jax.tree_util.tree_leaves(field))) for field in fields)
@@ -195,9 +194,6 @@ def for_jit(tree: Any) -> Any:
     return jax.tree.map(without_the_rest, tree, is_leaf=is_module)
 
 
-# ------------------------------------------------------------------------ the row of an edit
-
-
 def _label(kind: EditKind) -> str:
     if kind is EditKind.CONTAINER:
         return "structure"
@@ -241,9 +237,6 @@ def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
     if edit.kind is not EditKind.CONTAINER or for_jit(base) is base:
         return False
     return not all(map(is_numeric, jax.tree_util.tree_leaves((edit.before, edit.after))))
-
-
-# ------------------------------------------------------------------------ the edits of a field
 
 
 FieldEdit = Edit[Any] | tuple[str, str]

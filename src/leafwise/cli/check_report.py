@@ -5,7 +5,7 @@ import contextlib
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -112,13 +112,8 @@ class CheckPrinter:
 
 
 def _table(*, show_header: bool = True) -> Table:
-    return Table(
-        box=None,
-        pad_edge=False,
-        header_style="dim",
-        padding=(0, 2, 0, 0),
-        show_header=show_header,
-    )
+    style: Any = {"box": None, "pad_edge": False, "header_style": "dim", "padding": (0, 2, 0, 0)}
+    return Table(show_header=show_header, **style)
 
 
 def _table_of_changes(rows: Sequence[FieldChange]) -> Table:
@@ -141,9 +136,6 @@ def _table_of_changes(rows: Sequence[FieldChange]) -> Table:
             Text(verdict, _STYLES[row.verdict]),
         )
     return table
-
-
-# ------------------------------------------------------------------------ counted
 
 
 def _numbers(result: ClassResult) -> tuple[str, str, str]:
@@ -216,9 +208,6 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
     return f"{', '.join(totals)}: {', '.join(parts)}"
 
 
-# ------------------------------------------------------------------------ laws
-
-
 def _faults(result: ClassResult) -> list[list[LawResult]]:
     """Return the laws that are broken or not checked, grouped by fault."""
     groups: list[list[LawResult]] = []
@@ -286,9 +275,6 @@ def _in_full(title: tuple[str, str], law: LawResult) -> Iterator[Text]:
         yield Text(f"  {line}")
 
 
-# ------------------------------------------------------------------------ GitHub
-
-
 def as_github(run: CheckRun) -> str:
     """Return a run as GitHub Actions annotations, one for each finding."""
     unchecked = "notice" if run.allow_unchecked else "error"
@@ -329,9 +315,6 @@ def _field_line(result: ClassResult, path: str) -> int:
                     if isinstance(target, ast.Name) and target.id == name:
                         return statement.lineno
     return max(result.line, 1)
-
-
-# ------------------------------------------------------------------------ consoles
 
 
 def make_console(file: TextIO) -> Console:

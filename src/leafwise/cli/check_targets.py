@@ -130,9 +130,6 @@ def _all(module: types.ModuleType, place: str) -> Iterator[CheckTarget]:
     yield from classes_in(module, f"{place}:")
 
 
-# ------------------------------------------------------------------------ loading
-
-
 def _modules(
     place: str, failed: dict[str, BaseException]
 ) -> Iterator[tuple[types.ModuleType, str]]:
@@ -284,9 +281,6 @@ def _load_first(path: Path, top: Path) -> str:
         del sys.modules[name]
         raise
     return name
-
-
-# ------------------------------------------------------------------------ pytree classes
 
 
 def is_node(value: Any) -> bool:

@@ -112,8 +112,8 @@ def compare(first: str, second: str) -> Comparison:
     comparer = _Comparer(*runs)
     try:
         programs, differing = comparer.compare()
-    except ValueError as error:
-        raise RunError(f"cannot compare {first} and {second}: {error}", second) from error
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # one was edited
+        raise RunError(f"cannot compare {first} and {second}: {error!r}", second) from error
     for file, run in zip((first, second), runs, strict=True):
         for text in run.warnings:
             comparer.causes[RunDifference("warning", file, "", text)] = []
@@ -235,9 +235,6 @@ class _Comparer:
         self.notes.setdefault(text, []).append(_label(program))
 
 
-# ------------------------------------------------------------------------ matching
-
-
 _ALIKE: Final[tuple[Callable[[ProgramRecord], Any], ...]] = (
     lambda record: record.program and record.program.digest,
     lambda record: (record.digest, dump(record.captures)),
@@ -280,9 +277,6 @@ def _listed(names: Iterable[str]) -> str:
     once = list(dict.fromkeys(names))
     more = f" and {len(once) - 5} more" if len(once) > 5 else ""  # noqa: PLR2004  # as many fit
     return ", ".join(once[:5]) + more
-
-
-# ------------------------------------------------------------------------ causes
 
 
 def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[RunDifference]:
@@ -333,14 +327,11 @@ def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]
 def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:
     if one is None or other is None:
         return
-    try:
-        for path, *values in differences(one, other):
-            mine, its = (dump(in_one_order(run.get(path))) for run in (one, other))
-            texts = (_HASH.sub(r"\1...", text) for text in values)
-            is_order = path in one and mine == its
-            yield RunDifference("order" if is_order else kind, path.removeprefix(", "), *texts)
-    except (AttributeError, LookupError, TypeError, ValueError) as error:  # it was edited
-        raise ValueError(f"the {kind}s of a program: {error!r}") from error
+    for path, *values in differences(one, other):
+        mine, its = (dump(in_one_order(run.get(path))) for run in (one, other))
+        texts = (_HASH.sub(r"\1...", text) for text in values)
+        is_order = path in one and mine == its
+        yield RunDifference("order" if is_order else kind, path.removeprefix(", "), *texts)
 
 
 _HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")
@@ -351,9 +342,6 @@ def _operation(operation: Operation | None) -> str:
         return _NOTHING
     file, _, line = operation.source.rpartition(":")
     return str(dataclasses.replace(operation, source=f"{short_file(file)}:{line}" if file else ""))
-
-
-# ------------------------------------------------------------------------ as text
 
 
 def format_comparison(comparison: Comparison) -> str:

@@ -119,9 +119,6 @@ def code_of(path: str) -> Code | None:
     return None
 
 
-# ------------------------------------------------------------------------ the edits of a finding
-
-
 _Loop: TypeAlias = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS: Final = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 _BINDING: Final = ("name", "asname", "rest")
@@ -182,7 +179,6 @@ def _nodes_of(place: str, script: str) -> Iterator[tuple[Code, Any, int]]:
 
 
 def _parameters(function: Any) -> list[str]:
-    """Return the names of a function's positional parameters."""
     return [parameter.arg for parameter in (*function.args.posonlyargs, *function.args.args)]
 
 
@@ -415,7 +411,6 @@ def _drop_static(place: FindingCode) -> Iterator[Replacement]:
 
 
 def _is_jit_of(function: Any, call: Any) -> bool:
-    """Return whether a call decorates a function, or takes it as its first argument."""
     first = next(iter(call.args), None)
     is_named = getattr(first, "id", "") == getattr(function, "name", None)
     return is_named or first is function or call in getattr(function, "decorator_list", ())
@@ -485,9 +480,6 @@ def edits_for(finding: Finding, script: str) -> list[Replacement]:
         return []
     place = FindingCode(finding, script, code, above)
     return [edit for act in _ACTS for edit in act(place)]
-
-
-# ------------------------------------------------------------------------ their patch
 
 
 def applied(edits: Iterable[Replacement]) -> dict[Code, bytes]:

@@ -203,8 +203,7 @@ _LATER: Final = 60.0
 """Seconds in one compile before the first line about it, and between further ones."""
 
 
-_FOR_THE_SCRIPT: Final = ("SIGUSR1", "SIGUSR2")
-"""Signals that ask for something else than the end, such as a checkpoint."""
+_FOR_THE_SCRIPT: Final = ("SIGUSR1", "SIGUSR2")  # they ask for a checkpoint, say, not for the end
 
 
 def _run(

@@ -58,9 +58,8 @@ def check(options: argparse.Namespace) -> int:
             return _refuse("check", str(error))
         except KeyboardInterrupt:  # while importing modules
             run = check_result.CheckRun((), interrupted=signal.SIGINT)
-        run = dataclasses.replace(run, allow_unchecked=options.allow_unchecked)
-        if numbers:
-            run = dataclasses.replace(run, interrupted=numbers[0])
+        number, allow = next(iter(numbers), run.interrupted), options.allow_unchecked
+        run = dataclasses.replace(run, interrupted=number, allow_unchecked=allow)
         if form == "text":
             printer.finish(run)
         else:

@@ -153,9 +153,6 @@ def _config(trace: Any = None) -> dict[str, Any]:
     }
 
 
-# ------------------------------------------------------------------------ arguments, captures
-
-
 def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
     """Return a function's captures by path, and why some could not be read."""
     record: Record = {}
@@ -186,9 +183,6 @@ def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
         record |= described.record
         refused |= {path: without_addresses(got(value)) for path, value in reader.opaque}
     return record, refused
-
-
-# ------------------------------------------------------------------------ programs in a file
 
 
 def packed(program: LoweredProgram) -> LoweredRecord:

@@ -331,7 +331,6 @@ class Recorder(CaptureChecks):
 
 
 def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
-    """Yield the lines in user code that called a frame, the innermost first."""
     while frame is not None and (frame := user_frame(frame.f_back)) is not None:
         if (record := SiteRecord.of(site_of(frame))) is not None:
             yield record

@@ -50,14 +50,11 @@ def problem(script: Script, options: argparse.Namespace) -> str:
     if script.is_module or not file.is_file():
         return ""
     code = code_of(str(file.absolute()))
-    if code is not None and any(map(_reads_input, code.nodes)):
+    every = [] if code is None else code.nodes
+    nodes = (node for node in every if isinstance(node, ast.Name | ast.Attribute))
+    if not {"input", "sys.stdin"}.isdisjoint(map(ast.unparse, nodes)):
         return f"--try runs a script more than once, and {script.name} reads standard input"
     return uncommitted([script.name]) if options.write and not options.force else ""
-
-
-def _reads_input(node: ast.AST) -> bool:
-    text = ast.unparse(node) if isinstance(node, ast.Attribute) else ""
-    return text == "sys.stdin" or (isinstance(node, ast.Name) and node.id == "input")
 
 
 def run_and_try(
@@ -205,7 +202,6 @@ class Trials:
         return [answer for answer in wrong if answer.times > times.get(answer.what, 0)]
 
     def _second_run(self, variables: dict[str, str]) -> float:
-        """Return the seconds of a second run with JAX's persistent cache."""
         with tempfile.TemporaryDirectory(prefix="leafwise-", ignore_cleanup_errors=True) as folder:
             environment = variables | {CACHE_FOLDER: folder}
             self._try({}, environment=environment, audit=False)
@@ -218,11 +214,10 @@ class Trials:
 
     def _try(self, files: dict[Code, bytes], **more: Any) -> tuple[Report, bytes]:
         """Run the script with changed files and hide its errors, which the first run has shown."""
-        texts = {code.path: code.file_with(text) for code, text in files.items()}
-        changed = {os.path.realpath(path): text for path, text in texts.items()}
-        limit = 3 * _LONGEST * self.report.seconds
-        options = {"changed": changed, "limit": limit, "audit": True, **more}
-        report, printed = self._run(options, stderr=subprocess.DEVNULL)
+        pairs = files.items()
+        changed = {os.path.realpath(code.path): code.file_with(text) for code, text in pairs}
+        options = {"changed": changed, "limit": 3 * _LONGEST * self.report.seconds, "audit": True}
+        report, printed = self._run(options | more, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
             self.signal = getattr(signal, report.ended, signal.SIGINT)
             raise KeyboardInterrupt
@@ -255,7 +250,6 @@ _NUMBER: Final = re.compile(rb"-?\d+\.\d*(?:e[-+]?\d+)?")
 
 
 def _cause(finding: Finding) -> tuple[str, list[tuple[str, str]]]:
-    """Return a key that identifies a finding across runs."""
     return finding.what, [(reason.path, reason.change) for reason, _ in finding.reasons()]
 
 
@@ -268,6 +262,5 @@ def _helped(unedited: Report, edited: Report, tried: list[Finding]) -> bool:
 
 
 def _again(report: Report) -> int:
-    """Return how many programs JAX retraced or recompiled."""
     every = (*report.findings, *findings(report.events, small=True))
     return sum(len(finding.programs) for finding in every)
