@@ -90,7 +90,7 @@ def read_run(file: str) -> RecordedRun:
     """Read a JSON report of `leafwise explain`."""
     try:
         record: Any = json.loads(Path(file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:  # missing, or truncated
+    except (OSError, ValueError, RecursionError, MemoryError) as error:  # missing, or truncated
         raise RunError(f"cannot read {file}: {error}", file) from error
     other = f"{file} is not a report of leafwise explain in layout {VERSION}"
     if not isinstance(record, dict) or record.get("version") != VERSION:

@@ -74,16 +74,14 @@ def check(options: argparse.Namespace) -> int:
 def _standard_output() -> Generator[TextIO]:
     """Yield standard output for a report; what all other code writes there is on standard error."""
     stdout = sys.stdout
-    with contextlib.redirect_stdout(sys.stderr):
-        if sys.__stdout__ is None or stdout is not sys.__stdout__:  # it is closed, or captured
+    if sys.__stdout__ is None or stdout is not sys.__stdout__:  # it is closed, or captured
+        with contextlib.redirect_stdout(sys.stderr):
             yield stdout
-            return
-        own = os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors)
+        return
+    with os.fdopen(os.dup(1), "w", encoding=stdout.encoding, errors=stdout.errors) as own:
         os.dup2(2, 1)  # for good: functions of `atexit` print, too
-        try:
-            yield own
-        finally:
-            own.close()
+        with contextlib.redirect_stdout(os.fdopen(os.dup(2), "w", 1, errors=stdout.errors)):
+            yield own  # and modules may close their standard output
 
 
 def _check_options(options: argparse.Namespace) -> "CheckOptions":

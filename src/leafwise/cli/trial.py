@@ -185,6 +185,8 @@ class Trials:
             verdict = "changed the output"
         elif not (_helped(self.report, report, tried) and _helped(self._rerun[0], report, tried)):
             verdict = "did not help"
+        elif self._rerun[0].exit != self.report.exit:
+            verdict = "was not confirmed by a run without it"
         elif not printed or (not is_same and self._rerun[1] != self.printed):
             verdict = UNKNOWN
         else:
