@@ -263,9 +263,14 @@ SEEN = {
     "no environment": ("import os\npath = os.environ['PATH']\nos.environ.clear()", "stale"),
 }
 REPEATS = """
-import jax
+import functools, jax
+def named(function):
+    @functools.wraps(function)
+    def wrapper(*args): return function(*args)
+    return wrapper
 class Model:
     rate = 1.0
+    @named
     def apply(self, x): return x * self.rate
 one, other = Model(), Model()
 for model in (one, one, one, other): jax.jit(model.apply)(1.0)

@@ -464,6 +464,28 @@ def test_an_old_answer_refutes_an_edit(counted: Tried) -> None:
     assert f"  tried: made an answer stale: {wrong}\n" in text
 
 
+FROZEN = """\
+import functools, random, jax, jax.numpy as jnp
+@functools.partial(jax.jit, static_argnames="k")
+def step(x, k): return x + k + random.random()
+@functools.partial(jax.jit, static_argnames="k")
+def scale(x, k): return x * k
+x = jnp.ones(3)
+for k in range(4): x = scale(step(x, k), k)
+print("finite", bool(jnp.isfinite(x).all()))
+"""
+
+
+def test_what_a_trace_draws_is_not_frozen(run: Runner) -> None:
+    """A program that would answer for other random numbers is kept apart; its neighbour is not."""
+    script = run.write(FROZEN)
+    done, records = tried(run, "--write", "--force", script)
+    assert {each["verdict"] for each in records} == {"made an answer stale", "confirmed"}
+    assert "tried: made an answer stale: step answered for `" in done.stderr
+    old, new = FROZEN.splitlines(), (run.folder / script).read_text().splitlines()
+    assert new == [*old[:3], "@functools.partial(jax.jit)", *old[4:]]
+
+
 SERVED = """\
 import os, runpy, sys
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "models"))

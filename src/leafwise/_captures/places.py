@@ -286,7 +286,6 @@ def _is_free(name: str) -> bool:
 
 
 def _is_method(value: Any, name: str) -> bool:
-    """Return whether an attribute is a function of the class that nothing overrides."""
     kind: Any = type(value)
     if issubclass(kind, type) or type(kind) is not type or not is_plain(value, "__class__"):
         return False

@@ -233,7 +233,6 @@ def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any
 
 @or_default(Any)  # builtins have no signature, and a string may hold any code
 def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
-    """Return the annotation of a converter's parameter, or Any without one."""
     # Without a converter (freeze=True alone) this fails: no type describes what can freeze.
     signature = inspect.signature(typing.cast("Any", converter), eval_str=True)
     kind = next(iter(signature.parameters.values())).annotation

@@ -190,7 +190,6 @@ class _ExactComparison(TreeComparison):
 
 
 def _class_of_node(child: Node | Leaf) -> Any:
-    """Return the class of a node, or None for a leaf and for None itself."""
     return child.cls if isinstance(child, Node) and child.cls is not type(None) else None
 
 

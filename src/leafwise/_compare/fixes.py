@@ -433,7 +433,6 @@ def fix_through_package(reason: Reason) -> Fix:
 
 
 def _is_remade_by_user(one: Any, other: Any) -> bool:
-    """Return whether user code defines both functions, or the class of both objects."""
     if not is_function(other):
         return type(one) is type(other) and not is_installed_module(module_of(type(other)))
     function = inspect.unwrap(getattr(other, "func", other))

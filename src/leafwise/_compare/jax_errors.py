@@ -227,7 +227,6 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
 
 
 def _is_of_jit(frame: types.FrameType) -> bool:
-    """Return whether a frame is between a function and the call that traces it."""
     return str(frame.f_globals.get("__name__")).startswith(("jax._src.", "leafwise._jit."))
 
 

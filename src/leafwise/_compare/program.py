@@ -154,7 +154,6 @@ def first_differences(
 
 
 def _follows(operation: Operation | None) -> bool:
-    """Return whether an operation differs only as a consequence of others, or is None."""
     return operation is None or operation.text.lstrip().startswith(("func.func", "return "))
 
 

@@ -48,7 +48,8 @@ class Audit:
     def add_stale(self, captures: Iterable[StaleCapture]) -> None:
         """Report the captures whose old values answer the current call."""
         for capture in captures:
-            answered = f"{capture.function} answered for `{capture.name}={capture.before}`"
+            before = f"{capture.name}={capture.before}" if capture.name else capture.before
+            answered = f"{capture.function} answered for `{before}`"
             self.note(f"{answered}, which is {capture.after} now", capture.call)
 
     def add_exchange(

@@ -5,6 +5,7 @@ runs once more, and exact for any Python code.
 """
 
 import itertools
+import math
 import re
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -100,6 +101,7 @@ class CaptureChecks:
         # Whether each program is compared with a fresh trace. If not, the block does not warn, and
         # each function follows its own `on_stale=`.
         self.is_exact = is_exact
+        self.most = math.inf  # of the calls that each program answers
         self.stale: list[StaleCapture] = []  # including those that were warnings or errors
         self.not_compared: dict[str, str] = {}  # the functions that could not be traced, and why
 

@@ -111,6 +111,7 @@ class ProgramEntry:
         observation: What the trace read; None if it was not observed.
         statics: Its statics after the trace, for the audit; None without one.
         digests: Digests of the NumPy arrays among its constants; None until needed.
+        compared: How many of its calls were compared with a fresh trace.
         clears: How often JAX's caches had been cleared before, as far as recorded.
     """
 
@@ -133,6 +134,7 @@ class ProgramEntry:
     observation: Observation | None = None
     statics: Any = None
     digests: list[str] | None = None
+    compared: int = 0
     clears: int = dataclasses.field(default_factory=CLEARS.__len__)
 
     @cached_property
@@ -471,7 +473,6 @@ def _is_sentence(reason: Reason) -> bool:
 def _with_cause(
     found: Explanation, cause: Cause, outcome: Outcome = Outcome.UNKNOWN, after: Any = MISSING
 ) -> Explanation:
-    """Add a cause outside the arguments, which decides the outcome."""
     reason = Reason("(not an argument)", ReasonKind.CACHE, outcome, MISSING, after, cause)
     return dataclasses.replace(found, outcome=outcome, reasons=(*found.reasons, reason))
 

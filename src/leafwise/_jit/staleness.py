@@ -351,7 +351,8 @@ class Guard:
         log = self._log
         signature, before = log.callee.record(args, kwargs), state  # before the call donates them
         program = log.trace_for(signature, state)
-        if program is not None:
+        if program is not None and program.compared < block.most:
+            program.compared += 1
             state = self._compare_exactly(block, program, state, args, kwargs)
         if program is None or state != before:
             trace_afresh()  # what earlier traces left for reuse may hold an old value, too

@@ -298,7 +298,6 @@ _BUILTIN: Final = Kind(
 
 
 def _own(value: Any) -> list[tuple[str, Any]]:
-    """Return the names and values of a value's stored attributes, sorted by name."""
     is_dispatcher = type(value) is types.FunctionType and registry_of(value) is not None
     unseen = _UNSEEN | DISPATCH if is_dispatcher else _UNSEEN
     stored = [pair for pair in stored_attributes(value).items() if pair[0] not in unseen]

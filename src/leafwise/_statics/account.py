@@ -516,7 +516,6 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
 
 
 def _functions_in(value: Any) -> list[Part]:
-    """Return the functions that `np.vectorize` and the like have wrapped."""
     if not is_callable(value) or is_of_package(value):
         return []
     names = {id(item): name for name, item in reversed(own_attributes(value).items())}
@@ -540,7 +539,6 @@ def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
 
 
 def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
-    """Return the data attributes of a user's class that the code names."""
     own = [base for base in kind.__mro__ if not is_installed_module(base.__module__)]
     names = words.intersection(*[{name for base in own for name in vars(base)}])
     found = {name: in_class(kind, name) for name in names if not name.startswith("__")}

@@ -235,7 +235,6 @@ class PortableReader:
         return {"class": name, "parts": self._read(recipe, path)["parts"]}
 
     def _opaque(self, value: Any, path: str) -> Json:
-        """List a value as opaque, and return the JSON of its type."""
         self.opaque.append((path, value))
         module, name = names_of(value)
         names = [f"{module}:{name}"] if name else []

@@ -317,7 +317,6 @@ def _entries(spec: Any) -> tuple[Any, ...]:
 
 
 def _names(entry: Any) -> tuple[Any, ...]:
-    """Return the axes in one entry of a spec, or in a rule."""
     if entry is None or entry is PartitionSpec.UNCONSTRAINED:
         return ()
     return tuple(entry) if isinstance(entry, tuple | list) else (entry,)

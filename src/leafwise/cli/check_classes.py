@@ -143,7 +143,6 @@ def _name_class(status: Status, is_done: threading.Event) -> None:
 
 
 def _late(result: ClassResult) -> str:
-    """Return the fields and laws of a class that ran out of time, as text."""
     fields = [row.field for row in result.rows if row.note == NO_TIME]
     texts = {f"laws were {law.message}" for law in result.laws if NO_TIME in law.message}
     texts |= {f"not changed: {cut(', '.join(fields), _WIDTH)}"} if fields else set()

@@ -171,7 +171,6 @@ class FindingCode(NamedTuple):
 
 
 def _nodes_of(place: str, script: str) -> Iterator[tuple[Code, Any, int]]:
-    """Yield the nodes of a place's file, each with the line of the place in that file."""
     file, _, line = place.rpartition(":")
     code, above = _located(file, script)
     if code is not None:
@@ -452,7 +451,6 @@ def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
 
 
 def _near(code: Code) -> Iterator[Code]:
-    """Yield a file's code, and that of the user's modules that it imports."""
     imports = (node for node in code.nodes if isinstance(node, ast.ImportFrom) and node.module)
     names = {str(node.module).replace(".", "/") for node in imports}
     files = (f"{folder}/{name}.py" for folder in Path(code.path).parents[:2] for name in names)

@@ -69,6 +69,7 @@ def start(folder: str, write_in: Callable[..., None], options: Mapping[str, Any]
         checks_captures=options.get("captures", False),
         audit=options.get("audit", False),
         programs=options.get("programs", False),
+        is_exact=options.get("exact", False),
     )
     recorder.start()
     atexit.register(_note_end, write, recorder, os.getpid())
@@ -100,8 +101,10 @@ class Recorder(CaptureChecks):
         checks_captures: bool = False,
         audit: bool = False,
         programs: bool = False,
+        is_exact: bool = False,
     ) -> None:
-        super().__init__(StaleAction.IGNORE, is_exact=False)
+        super().__init__(StaleAction.IGNORE, is_exact=is_exact)
+        self.most = 2
         self._write = write
         self._known = weakref.WeakSet[ProgramEntry]()
         self._programs: Any = None
@@ -277,7 +280,7 @@ class Recorder(CaptureChecks):
         its = [SeenFunction(function) for function in both]
         leaves = {} if program.signature is None else program.signature.leaves
         shapes = {path: leaf.shape for path, leaf in leaves.items()}
-        known = self._seen.get(key) or self._seen.get(of_line)
+        known, is_on_line = self._seen.get(key) or self._seen.get(of_line), of_line in self._seen
         mine, earlier = known or (its, shapes)
         self._seen[key] = self._seen[of_line] = its, shapes
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING
@@ -285,11 +288,13 @@ class Recorder(CaptureChecks):
             advice = Advice(f"a method of another class, {owner}")
             record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts, advice),))
         is_same = mine[0].is_same(its[0])
-        if is_same and (known is None or not isinstance(event.fun, types.MethodType)):
+        if is_same and not (is_on_line and hasattr(event.fun, "__self__")):
             return  # JAX finds the programs of a method only while one object of it lives
         how = once(is_in_module=event.site is not None and event.site.function == "<module>")
         changes = describe_changes(mine[0].captured, its[0].captured)
-        advice = recreated_function(plain.__func__ if is_same else plain, changes)
+        advice = recreated_function(
+            getattr(plain, "__func__", plain) if is_same else plain, changes
+        )
         record.recreated = "new"
         if mine[-1].is_same(its[-1]):
             if not changes:

@@ -218,7 +218,12 @@ class Trials:
         """Run the script with changed files and hide its errors, which the first run has shown."""
         pairs = files.items()
         changed = {os.path.realpath(code.path): code.file_with(text) for code, text in pairs}
-        options = {"changed": changed, "limit": 3 * _LONGEST * self.report.seconds, "audit": True}
+        options = {
+            "changed": changed,
+            "limit": 3 * _LONGEST * self.report.seconds,
+            "audit": True,
+            "exact": True,
+        }
         report, printed = self._run(options | more, stderr=subprocess.DEVNULL)
         if report.ended in _INTERRUPTED:
             self.signal = getattr(signal, report.ended, signal.SIGINT)

@@ -179,7 +179,6 @@ def _explain_opaque(value: Any) -> str:
 
 
 def _plain(leaf: Any) -> Any:
-    """Return the array that is written for a leaf."""
     if isinstance(leaf, jax.Array):
         return jax.random.key_data(leaf) if is_key(leaf) else leaf
     return np.asarray(leaf)
