@@ -285,8 +285,10 @@ g(1.0), f(1.0)
 def test_what_scripts_do_before_jax(run: Runner, way: str) -> None:
     """Whatever it is, what JAX repeats is seen; so is a method that is jitted again."""
     head, gate = SEEN[way]
-    done = run.explain("-q", "--fail-on", gate, run.write(head + REPEATS))
+    done = run.explain("--fail-on", gate, run.write(head + REPEATS))
     assert done.returncode == 1
+    assert "apply (function): a method of another object" in done.stderr
+    assert "apply (function): `jax.jit(...)` creates a new function each time" in done.stderr
     words = {
         "retrace": "apply retraced 3 times",
         "stale": "apply used self.rate = 1.0, which was 2",

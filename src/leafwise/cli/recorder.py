@@ -287,21 +287,20 @@ class Recorder(CaptureChecks):
         if owner and known is None and self._owners.setdefault(code, owner) != owner:  # no repeat
             advice = Advice(f"a method of another class, {owner}")
             record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts, advice),))
-        is_same = mine[0].is_same(its[0])
-        if is_same and not (is_on_line and hasattr(event.fun, "__self__")):
+        is_same, is_method = mine[0].is_same(its[0]), hasattr(event.fun, "__self__")
+        if is_same and not (is_on_line and is_method):
             return  # JAX finds the programs of a method only while one object of it lives
         how = once(is_in_module=event.site is not None and event.site.function == "<module>")
         changes = describe_changes(mine[0].captured, its[0].captured)
-        advice = recreated_function(
-            getattr(plain, "__func__", plain) if is_same else plain, changes
-        )
+        made = event.fun if is_method else plain
+        advice = recreated_function(getattr(made, "__func__", made) if is_same else made, changes)
         record.recreated = "new"
-        if mine[-1].is_same(its[-1]):
+        if mine[-1].is_same(its[-1]) and (is_same or not is_method):
             if not changes:
                 record.recreated = "transformed again"
                 make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
                 advice = Advice("`jax.jit(...)` creates a new function each time", make_once)
-        elif "<" not in code.co_qualname and not owner:
+        elif "<" not in code.co_qualname and not (owner or is_method):
             record.recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
             where = " in this cell" if _is_in_cell(code) else ""
