@@ -306,11 +306,6 @@ def update(values): values[0] *= 2
 for _ in range(3):
     step(x, f=functools.partial(lambda values, x: x * values[0], rates))
     update(rates)
-# a call of a package with one that returns something else each time
-from jax.scipy.optimize import minimize
-def next_start(): return x
-for a in (0.5, 0.25, 0.75, 1.0):
-    y = minimize(lambda x: ((x - a) ** 2).sum(), next_start(), method="BFGS").x
 # the name exists
 f = 1
 for _ in range(3):

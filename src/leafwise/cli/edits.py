@@ -370,12 +370,7 @@ def _jit_once(place: FindingCode) -> Iterator[Replacement]:
     for _, call, reason in place.calls(Act.JIT_ONCE):
         definition, use = reason.fix.code
         jit: Any = ast.parse(definition.partition(" = ")[2], mode="eval").body
-        inside = (
-            part for part in ast.walk(call) if isinstance(part, ast.Call) and part is not call
-        )
-        # `next_batch()` would run in the first call only.
-        is_math = all(_root(part.func) in {"jax", "jnp", ""} for part in inside)  # (x - a).sum()
-        if is_math and ast.dump(jit.args[0].body) == ast.dump(call):
+        if ast.dump(jit.args[0].body) == ast.dump(call):
             yield from _named_before(place.code, call, jit, definition, use)
 
 
