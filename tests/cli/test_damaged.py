@@ -169,7 +169,7 @@ NOTEBOOK = {"cells": [{"cell_type": "code", "source": ["x = 1\n", "y = 2"]}], "n
 @fuzz
 @given(damage=DAMAGE)
 def test_damaged_notebooks(monkeypatch: pytest.MonkeyPatch, damage: Damage) -> None:
-    """What is no notebook is refused before anything is run."""
+    """What is not a notebook is refused before anything is run."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)  # as without IPython
     file = Path("train.ipynb")
     file.write_text(json.dumps(damage.of(NOTEBOOK))[: damage.cut])

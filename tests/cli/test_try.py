@@ -503,7 +503,7 @@ def apply(w, k): return w * k if k > 2 else w
 
 @pytest.mark.nightly
 def test_an_edit_is_judged_where_it_ran(run: Runner) -> None:
-    """Whatever way leads to the module; a run of the old text is no evidence."""
+    """Whatever way leads to the module; a run of the old text proves nothing."""
     run.write(APPLY, "models/apply.py")
     _, (record,) = tried(run, run.write(SERVED.format("from apply import apply"), "app/main.py"))
     assert record["verdict"] == "changed the exit code"
@@ -576,9 +576,9 @@ ENDS = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_how_it_goes_on(counted: Tried, name: str) -> None:
-    """What is compiled as one program rounds differently, which is no change; the rest is.
+    """One program for several rounds differently, which is not a change; all else is.
 
-    What an earlier run left on disk is no merit of the edit, nor is what is no repeat.
+    An edit is not credited with what an earlier run left on disk, nor with other first compiles.
     """
     end, verdict = ENDS[name]
     report, _ = counted(

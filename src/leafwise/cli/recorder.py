@@ -212,9 +212,9 @@ class Recorder(CaptureChecks):
         # Without a call, the name shows what JAX was doing.
         is_eager = event.eager and (event.fun is not None or not shows_no_reasons())
         file, line = ("", 0) if is_eager else definition(event.fun)
-        of_site = "" if site is None else os.path.realpath(site.file)
-        if of_site in leafwise_explain.changed.keys() - leafwise_explain.served:
-            self._write(fault=f"{site.file if site else ''} ran without the edit")
+        real = os.path.realpath(site.file) if site is not None and leafwise_explain.changed else ""
+        if real in leafwise_explain.changed.keys() - leafwise_explain.served:
+            self._write(fault=f"{real} ran without the edit")
         record = EventRecord(
             kind="cache hit" if event.cached else event.kind.value,
             name=event.name,
