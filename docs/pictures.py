@@ -28,9 +28,11 @@ from rich.terminal_theme import TerminalTheme
 
 import leafwise as lw
 from leafwise._display import tables
-from leafwise._display.findings import findings, functions_of
-from leafwise._display.first_compiles import first_findings
-from leafwise._display.report import EventRecord, Report, from_json, to_json
+from leafwise._findings.findings import findings, functions_of
+from leafwise._findings.first_compiles import first_findings
+from leafwise._findings.json import from_json, to_json
+from leafwise._findings.records import EventRecord
+from leafwise._findings.report import Report
 from leafwise.cli import explain_script
 from leafwise.cli.check_classes import CheckOptions, check_class
 from leafwise.cli.check_report import CheckPrinter

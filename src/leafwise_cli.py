@@ -5,7 +5,6 @@ Only the standard library and the lazy `leafwise` package are imported here, so 
 """
 
 import argparse
-import contextlib
 import importlib
 import importlib.util
 import io
@@ -13,10 +12,11 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn, TextIO
+from typing import Any, Final, NoReturn
 
 import leafwise
 import leafwise_explain
+from leafwise.cli.streams import discard
 
 _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compare": ()}
 
@@ -60,12 +60,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         discard(sys.stdout)
         parser.exit(2, f"leafwise {command}: {error.filename or 'output'}: {error.strerror}\n")
     return code
-
-
-def discard(stream: TextIO) -> None:
-    """Redirect a stream to the null device, since the flush at exit would raise again."""
-    with contextlib.suppress(OSError):  # a test's stream has no fileno
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class _Parser(argparse.ArgumentParser):

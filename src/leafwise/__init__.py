@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from leafwise._classes.pytree import pytree, register
     from leafwise._compare.carry import stable_carry
     from leafwise._compare.diff import assert_same_structure, diff
-    from leafwise._compare.digest import digest
     from leafwise._compare.signature import signature
     from leafwise._display.diagram import show
     from leafwise._jit.jit import jit
     from leafwise._jit.storm import storm_guard
     from leafwise._jit.watch import budget, no_retrace, watch
     from leafwise._objects.frozen import FrozenMapping, StaticArray, freeze
+    from leafwise._programs.digest import digest
     from leafwise._trees.combine import axes, combine
     from leafwise._trees.select import labels, mask, partition, select
     from leafwise._trees.shardings import shard, shardings
@@ -35,7 +35,7 @@ _HOMES = {
     "_classes.pytree": ("pytree", "register"),
     "_compare.carry": ("stable_carry",),
     "_compare.diff": ("assert_same_structure", "diff"),
-    "_compare.digest": ("digest",),
+    "_programs.digest": ("digest",),
     "_compare.signature": ("signature",),
     "_display.diagram": ("show",),
     "_jit.jit": ("jit",),

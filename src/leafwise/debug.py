@@ -10,8 +10,8 @@ from leafwise._classes.registry import set_checking
 from leafwise._classes.spec import is_decorated
 
 if TYPE_CHECKING:
-    from leafwise._compare.jax_errors import Explaining
     from leafwise._jit.blocks import CaptureChecks, StaleOption
+    from leafwise._jit.jax_errors import Explaining
 
 __all__ = ["check_captures", "check_statics", "explain_errors", "source_of"]
 
@@ -140,6 +140,6 @@ def explain_errors() -> "Explaining":
         >>> with explain_errors():
         ...     jax.jvp(loss, (params,), (tangents,))  # doctest: +SKIP
     """
-    from leafwise._compare.jax_errors import Explaining  # noqa: PLC0415  # few programs use it
+    from leafwise._jit.jax_errors import Explaining  # noqa: PLC0415  # few programs use it
 
     return Explaining()

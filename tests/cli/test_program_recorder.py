@@ -9,9 +9,9 @@ import pytest
 from tests.kit.inside import LoweredRecord, from_json, packed, program_recorder, unpacked
 
 import leafwise as lw
-from leafwise._compare.program import read_program
 from leafwise._jax import compiles
 from leafwise._jax.compiles import Compile
+from leafwise._programs.program import read_program
 
 from .conftest import Explained
 

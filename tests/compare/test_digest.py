@@ -16,7 +16,7 @@ import pytest
 from jax.sharding import PartitionSpec
 
 import leafwise as lw
-from leafwise._compare.digest import describe
+from leafwise._programs.digest import describe
 
 X = jnp.ones((2, 3))
 

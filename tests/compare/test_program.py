@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from jax.extend.mlir import ir
 
-from leafwise._compare.program import LoweredProgram, first_differences, read_program
 from leafwise._jax.compiles import Compile
+from leafwise._programs.program import LoweredProgram, first_differences, read_program
 
 X = np.ones((3, 3), np.float32)
 

@@ -21,7 +21,7 @@ import pytest
 from sybil import Document, Example, Region
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
-from leafwise._compare.jax_errors import SECTIONS, section_for
+from leafwise._jit.jax_errors import SECTIONS, section_for
 
 ROOT = Path(__file__).parents[2]
 AT_NIGHT = ("property-tests.md", "slow-loop.md", "slow-compile.md", "many-devices.md", "loops.md")

@@ -13,10 +13,10 @@ from tests.first_compiles import rolled, unrolled
 from tests.kit.inside import Act, Site
 
 import leafwise as lw
-from leafwise._compare.first_compile import describe_operations, first_compile
 from leafwise._jax.compat import ANSWERS, Internal
 from leafwise._jax.operations import Frame, Operations, Statement
-from leafwise._objects.loops import loops_around
+from leafwise._objects.source.loops import loops_around
+from leafwise._programs.first_compile import describe_operations, first_compile
 
 pytestmark = pytest.mark.usefixtures("lines")
 

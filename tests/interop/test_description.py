@@ -25,8 +25,8 @@ from tests.property import zoo
 from tests.property.zoo import Config, Identity, Own
 
 import leafwise as lw
-from leafwise._compare import description
-from leafwise._compare.description import Record
+from leafwise._programs import description
+from leafwise._programs.description import Record
 from leafwise._statics.portable import PortableReader, dump, format_json
 from leafwise.errors import PortableError
 from leafwise.interop._checkpoint import (

@@ -12,8 +12,8 @@ import pytest
 from jax._src import compiler
 from jax.experimental.compilation_cache import compilation_cache
 
-from leafwise._compare.program import read_program
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
+from leafwise._programs.program import read_program
 
 ORIGINAL = compiler.compile_or_get_cached
 

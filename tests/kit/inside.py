@@ -1,22 +1,13 @@
 """What tests know of the inside of `cli`, `_display` and `_jit`: the one door to these wings."""
 
-from leafwise._display import first_compiles, tables
-from leafwise._display.findings import (
-    Finding,
-    covered,
-    findings,
-    functions_of,
-    nothing_again,
-    once_each,
-)
-from leafwise._display.first_compiles import (
-    FirstFinding,
-    cache_off_lines,
-    first_findings,
-    first_seconds,
-)
-from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
-from leafwise._display.report import (
+from leafwise._display import tables
+from leafwise._display.tables import annotations_of, cache_lines, html_page, print_report
+from leafwise._findings import first_compiles
+from leafwise._findings.findings import Finding, covered, findings, functions_of, nothing_again
+from leafwise._findings.first_compiles import FirstFinding, first_findings, first_seconds
+from leafwise._findings.json import from_json, to_json
+from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._findings.records import (
     AuditRecord,
     CapturesRecord,
     EventKindText,
@@ -25,16 +16,13 @@ from leafwise._display.report import (
     FunctionRecord,
     LoweredRecord,
     Origin,
-    Report,
     Seconds,
     SiteRecord,
     StaleCaptureRecord,
     WrongRecord,
-    from_json,
-    to_json,
 )
-from leafwise._display.tables import annotations_of, cache_lines, html_page, print_report
-from leafwise._display.words import annotation, clean, count, cut, duration
+from leafwise._findings.report import Report, cache_off_lines, once_each
+from leafwise._findings.words import annotation, clean, count, cut, duration
 from leafwise._jax.events import (
     Counts,
     EventKind,
@@ -49,7 +37,7 @@ from leafwise._jit import storm as storm_module
 from leafwise._jit.callee import Callee
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry, ProgramLog
-from leafwise._objects.call_site import Site, short_file, user_frame
+from leafwise._objects.source.call_site import Site, short_file, user_frame
 from leafwise.cli import check_classes as run_module
 from leafwise.cli import main, notebook, operations_recorder, program_recorder, trial
 from leafwise.cli.check_classes import (

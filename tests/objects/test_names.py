@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from leafwise._objects.names import Chain, Item, Root, chains_of, chains_within, value_of
+from leafwise._objects.source.names import Chain, Item, Root, chains_of, chains_within, value_of
 from leafwise._objects.stand_ins import MISSING
 
 

@@ -16,10 +16,10 @@ from tests.docs.test_architecture import tables_of_page
 from tests.kit.inside import SeenFunction
 
 import leafwise as lw
-from leafwise._objects import call_site
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import new_lock
-from leafwise._objects.loops import loops_around
+from leafwise._objects.source import call_site
+from leafwise._objects.source.loops import loops_around
 from leafwise.interop import export
 
 Use = Callable[[], Any]
@@ -122,7 +122,7 @@ def function_without_weak_references(_: float) -> Use:
     return lambda: [each for each in SEEN if each.is_same(seen)] == [seen]
 
 
-@row("_objects/call_site.py _counted")
+@row("_objects/source/call_site.py _counted")
 def line_of_equal_code(k: float) -> Use:
     space: Any = {"run_of": call_site.run_of, "frame": sys._getframe}
     function, runs = function_in("return run_of(frame())", f"{k}.py", space), list[Any]()
@@ -175,7 +175,7 @@ def compiled_function(k: float) -> Use:
     return lambda: parts_before(function := lambda: k, 0, parts) == {} and function
 
 
-@row("_objects/loops.py _sources")
+@row("_objects/source/loops.py _sources")
 def edited_file(k: float) -> Use:
     first = {f"<edited {n}>": ("if", "while", "for")[int(k + n) % 3] for n in (0, 1)}
 

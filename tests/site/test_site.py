@@ -7,7 +7,6 @@ from collections import Counter
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
-from urllib.parse import urljoin
 
 ROOT = Path(__file__).parents[2]
 DOCS, SITE = ROOT / "docs", ROOT / "site"
@@ -27,7 +26,6 @@ class Page(HTMLParser):
         self.prose: list[str] = []
         self.bold: list[str] = []
         self.inline: list[str] = []
-        self.leads_to = ""
         self._open: list[tuple[str, dict[str, str]]] = []
         self.feed(path.read_text(encoding="utf-8"))
 
@@ -35,8 +33,6 @@ class Page(HTMLParser):
         """Note a tag and its attributes."""
         given = {name: value or "" for name, value in attrs}
         self.tags.append((tag, given))
-        if given.get("http-equiv") == "refresh":
-            self.leads_to = given["content"].partition("url=")[2]
         if "id" in given:
             self.ids.append(given["id"])
             if re.fullmatch("h[1-6]", tag):
@@ -79,21 +75,10 @@ class Page(HTMLParser):
 
 @cache
 def pages() -> list[Page]:
-    """Return all pages but the one for those that do not exist, and what leads on to them."""
+    """Return all pages but the one for those that do not exist."""
     found = [Page(each) for each in sorted(SITE.rglob("index.html"))]
     assert found, "build the site first: nox -s docs"
-    return [page for page in found if not page.leads_to]
-
-
-def test_an_address_that_moved_leads_to_a_section() -> None:
-    """Where a page was, a link leads to what has become of it."""
-    moved = [Page(SITE / each.relative_to(DOCS)) for each in sorted(DOCS.rglob("index.html"))]
-    assert len(moved) > 3
-    targets = {page.name.removesuffix("index.html"): page.headings for page in pages()}
-    for page in moved:
-        if not page.leads_to.startswith("https://"):
-            place, _, anchor = urljoin(page.name, page.leads_to).partition("#")
-            assert anchor in targets[place], page.name
+    return found
 
 
 @cache

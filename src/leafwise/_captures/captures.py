@@ -14,14 +14,15 @@ from leafwise._captures.observe import observing
 from leafwise._captures.places import DEAD, BoundIn
 from leafwise._captures.reads import Read, reachable, reads_of
 from leafwise._captures.treatment import CapturedLeaf, Treatment, contents_of, treatment_of_leaf
-from leafwise._display.report import CaptureRecord, CapturesRecord
-from leafwise._display.words import ShownAsText, captures_lines, count
+from leafwise._display.captures import captures_lines
+from leafwise._findings.records import CaptureRecord, CapturesRecord
+from leafwise._findings.words import ShownAsText, count
 from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events
 from leafwise._objects.attributes import hides_attributes, is_data, is_tree, name_of
-from leafwise._objects.call_site import is_users_file, short_file
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
+from leafwise._objects.source.call_site import is_users_file, short_file
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got
 

@@ -23,9 +23,9 @@ from leafwise._objects.attributes import (
     registry_of,
 )
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import facts_of
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
+from leafwise._objects.source.code import facts_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import sha256_of
 from leafwise._statics.account import (

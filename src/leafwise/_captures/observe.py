@@ -20,12 +20,12 @@ import jax
 from jax.core import Tracer
 
 from leafwise._objects.attributes import dict_of
-from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import parameters
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import new_lock
-from leafwise._objects.names import Chain, chains_of
+from leafwise._objects.source.call_site import is_users_file
+from leafwise._objects.source.code import parameters
+from leafwise._objects.source.names import Chain, chains_of
 
 _MOST_RUNS: Final = 4096
 

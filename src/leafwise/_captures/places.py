@@ -31,8 +31,8 @@ from leafwise._objects.attributes import (
     slots_of,
 )
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import contents
-from leafwise._objects.names import Item
+from leafwise._objects.source.code import contents
+from leafwise._objects.source.names import Item
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten
 

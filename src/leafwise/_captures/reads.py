@@ -29,7 +29,7 @@ from leafwise._captures.places import (
     place_of,
     step_into,
 )
-from leafwise._display.reasons import Change, Passing, how_to_pass
+from leafwise._findings.reasons import Change, Passing, how_to_pass
 from leafwise._objects.attributes import (
     MemberKind,
     functions_behind,
@@ -47,11 +47,11 @@ from leafwise._objects.attributes import (
     wrapped_by,
 )
 from leafwise._objects.classes import is_a, module_of, read
-from leafwise._objects.code import facts_of, int_as_float, is_installed_module
 from leafwise._objects.describe import describe_value
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import BoundMethod
-from leafwise._objects.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
+from leafwise._objects.source.code import facts_of, int_as_float, is_installed_module
+from leafwise._objects.source.names import LAZY_IMPORT, MUTATORS, Chain, Root, absolute, all_chains
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import shorten_both
 from leafwise._statics.account import (

@@ -18,9 +18,9 @@ from leafwise._objects.attributes import (
     is_tree,
 )
 from leafwise._objects.classes import is_a
-from leafwise._objects.code import is_installed_module
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.parts import kind_of
+from leafwise._objects.source.code import is_installed_module
 from leafwise._objects.stand_ins import MISSING
 from leafwise._trees.nodes import open_node
 

@@ -23,8 +23,8 @@ import numpy as np
 
 from leafwise._classes.fields import OTHER_MARKS, StaticMark
 from leafwise._objects.classes import is_tree_node, public_name
-from leafwise._objects.code import is_installed_module
 from leafwise._objects.frozen import StaticArray
+from leafwise._objects.source.code import is_installed_module
 from leafwise._objects.stand_ins import MISSING
 from leafwise.errors import DefinitionError
 

@@ -18,8 +18,8 @@ from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
 from leafwise._objects.classes import is_a, read, redefined_mark
-from leafwise._objects.code import find_by_name
 from leafwise._objects.parts import data_of
+from leafwise._objects.source.code import find_by_name
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import local_name, shorten
 from leafwise._statics.findings import is_tracer

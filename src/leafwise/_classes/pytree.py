@@ -17,8 +17,8 @@ from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class, check_defaults
 from leafwise._classes.registry import install, mark_redefined, register_class, spec_of
 from leafwise._classes.spec import MARK, ClassSpec, is_decorated, resolve_fields
-from leafwise._objects.code import contents
 from leafwise._objects.methods import bind_methods
+from leafwise._objects.source.code import contents
 from leafwise._statics.key import KEY
 from leafwise.errors import DefinitionError, LeafwiseError
 

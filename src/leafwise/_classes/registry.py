@@ -21,8 +21,8 @@ from leafwise._objects.classes import (
     is_tree_node,
     notify_registered,
 )
-from leafwise._objects.code import STORING, find_by_name, is_redefinition
 from leafwise._objects.locks import new_lock
+from leafwise._objects.source.code import STORING, find_by_name, is_redefinition
 from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
 

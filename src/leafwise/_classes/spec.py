@@ -23,8 +23,8 @@ from leafwise._classes import annotations
 from leafwise._classes.annotations import resolve, resolve_known, written_annotations
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA
 from leafwise._classes.options import OPTIONS, FieldOptions
-from leafwise._objects.call_site import inner_frame
 from leafwise._objects.interrupts import or_default
+from leafwise._objects.source.call_site import inner_frame
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import KeyTable, StaticKey, table_of

@@ -1,16 +1,14 @@
 """How two trees or two calls differ, what JAX does about it, and how to fix it.
 
 Pure: values in, values out. Nothing here runs user code or warns, except `carry`, which traces
-a step, and `jax_errors`, which adds notes to errors that JAX raised.
+a step.
 
 - `signature`: the record of one call, `Signature`. Start reading here.
 - `explain`: the `Explanation` of a call against the nearest of several earlier ones: it compares
   configuration, devices and arguments, then the trees, in `tree_differences`.
 - `fixes`: `Cause`, why calls differ, which words the difference and its fix. The values
-  themselves, `Reason` and `Fix`, are in `_display.reasons`, which does not import JAX.
-- `description`: a tree as JSON, for a comparison with another process; `digest`: `lw.digest`.
-- `program`: a lowered program as operations, its fingerprint, and the differences between two.
-- `diff`, `carry`, `jax_errors`: `lw.diff`, `lw.stable_carry`, `lw.debug.explain_errors`.
+  themselves, `Reason` and `Fix`, are in `_findings.reasons`, which does not import JAX.
+- `diff`, `carry`: `lw.diff`, `lw.stable_carry`.
 
 Used by `_jit`, which explains the calls that it sees, by `testing` and by `cli`.
 """

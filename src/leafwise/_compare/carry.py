@@ -11,7 +11,7 @@ import numpy as np
 
 from leafwise._compare.diff import Diff, compare
 from leafwise._compare.signature import labels_of
-from leafwise._display.reasons import Reason, ReasonKind
+from leafwise._findings.reasons import Reason, ReasonKind
 from leafwise._jax.compat import is_committed, vary, varying_axes
 from leafwise._objects.text import describe_array, got, shorten
 from leafwise._statics.findings import is_tracer

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from leafwise._display.reasons import Change, Passing, how_to_pass
+from leafwise._findings.reasons import Change, Passing, how_to_pass
 from leafwise._objects.classes import is_a, is_alias, read
-from leafwise._objects.code import contents
+from leafwise._objects.source.code import contents
 from leafwise._objects.text import shorten_both
 from leafwise._statics.account import BY_CONTENT, differences
 from leafwise._trees.equality import is_distinct

@@ -9,8 +9,8 @@ import numpy as np
 
 from leafwise._compare.signature import Signature
 from leafwise._compare.tree_differences import TreeComparison, aval_reasons, static_reasons
-from leafwise._display.reasons import Advice, Outcome, Reason, ReasonKind
-from leafwise._display.words import count
+from leafwise._findings.reasons import Advice, Outcome, Reason, ReasonKind
+from leafwise._findings.words import count
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got
 from leafwise._trees.equality import StaticPair, is_distinct, jax_equal

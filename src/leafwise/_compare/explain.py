@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._compare.fixes import Cause
 from leafwise._compare.tree_differences import TreeComparison, static_reasons
-from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
+from leafwise._findings.reasons import Explanation, Outcome, Reason, ReasonKind, joined, merged
 from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.stand_ins import MISSING, Verbatim

@@ -18,16 +18,16 @@ from typing import Any, Final, NamedTuple
 import jax.numpy as jnp
 
 from leafwise._compare.changes import are_recreated, changed_parts, is_function
-from leafwise._display.reasons import Act, Advice, Change, Fix, Passing, Reason
+from leafwise._findings.reasons import Act, Advice, Change, Fix, Passing, Reason
 from leafwise._objects.attributes import compares_by_identity, has_generated_init
-from leafwise._objects.call_site import is_users_file
 from leafwise._objects.classes import distinct_names, is_a, module_of, public_name, read
-from leafwise._objects.code import is_installed_module
 from leafwise._objects.describe import describe
 from leafwise._objects.interrupts import or_default
-from leafwise._objects.loops import Loop
 from leafwise._objects.methods import JITTED, BoundMethod
 from leafwise._objects.parts import kind_of
+from leafwise._objects.source.call_site import is_users_file
+from leafwise._objects.source.code import is_installed_module
+from leafwise._objects.source.loops import Loop
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten, shorten_both
 from leafwise._statics.account import BY_IDENTITY, differences

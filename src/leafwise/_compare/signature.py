@@ -9,7 +9,7 @@ from typing import Any, Final
 import jax
 
 from leafwise._compare.explain import nearest
-from leafwise._display.reasons import Explanation
+from leafwise._findings.reasons import Explanation
 from leafwise._jax.context import Config, trace_config
 from leafwise._objects.locks import cached_property
 from leafwise._objects.text import got, shorten

@@ -7,11 +7,11 @@ import jax
 import jax.numpy as jnp
 
 from leafwise._compare.fixes import Cause, StaticFacts
-from leafwise._display.reasons import Outcome, Reason, ReasonKind
-from leafwise._display.words import count
+from leafwise._findings.reasons import Outcome, Reason, ReasonKind
+from leafwise._findings.words import count
 from leafwise._jax.compat import varying_axes
 from leafwise._objects.classes import distinct_names
-from leafwise._objects.code import is_redefinition
+from leafwise._objects.source.code import is_redefinition
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.equality import (
     How,

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple
 import jax
 import numpy as np
 
-from leafwise._display.words import clean, count, size
+from leafwise._findings.words import clean, count, size
 from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.interrupts import or_default

@@ -9,32 +9,22 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leafwise._display.findings import (
-    Finding,
-    busy,
-    findings,
-    is_batch,
-    nothing_again,
-    once_each,
-    seconds_of,
-)
-from leafwise._display.first_compiles import LEAST, MOST_FIRST, cache_off_lines, first_seconds
-from leafwise._display.reasons import Act
-from leafwise._display.report import CapturesRecord, Report
-from leafwise._display.words import (
+from leafwise._display.captures import captures_lines, stale_lines, stale_text
+from leafwise._findings.findings import Finding, busy, findings, is_batch, nothing_again, seconds_of
+from leafwise._findings.first_compiles import LEAST, MOST_FIRST, first_seconds
+from leafwise._findings.reasons import Act
+from leafwise._findings.records import CapturesRecord, place
+from leafwise._findings.report import Report, cache_off_lines, once_each
+from leafwise._findings.words import (
     CONFIRMED,
     UNKNOWN,
     annotation,
-    captures_lines,
     clean,
     count,
     cut,
     described,
     duration,
     paths_of,
-    place,
-    stale_lines,
-    stale_text,
 )
 
 MOST_FINDINGS: Final = 20

@@ -4,6 +4,8 @@
   JAX made for one function (`callee`), and a `Guard` (`staleness`) that checks its captures.
 - `recorder`: the events of JAX, each with its function, calling line and explanation.
 - `outside`: whether a line outside jitted functions makes JAX compile the same again.
+- `jitted_call`: code that jits a call outside jitted functions, as a fix.
+- `jax_errors`: `lw.debug.explain_errors`, which adds notes to errors that JAX raised.
 - `audit`: `leafwise explain --audit`.
 - `watch`: `lw.watch`, `lw.budget` and `lw.no_retrace`, which count these events.
 - `storm`: `lw.storm_guard`.

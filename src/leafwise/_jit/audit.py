@@ -14,16 +14,16 @@ from typing import Any, Final
 from leafwise._captures.reads import Traced, differing, value_change
 from leafwise._compare.diff import compare
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import ReasonKind
+from leafwise._findings.reasons import ReasonKind
 from leafwise._jax.events import ignore_events
 from leafwise._jax.exchanges import MakeTree
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import Observation
-from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.describe import describe_value
 from leafwise._objects.locks import new_lock
+from leafwise._objects.source.call_site import Site, site_of
 from leafwise._statics.account import Held, PartToken, Path, account_of
 
 exclude_file(__file__)  # errors show the same frames as without the audit

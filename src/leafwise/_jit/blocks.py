@@ -18,10 +18,10 @@ from leafwise._captures.treatment import Way, lines_of
 from leafwise._jax.context import traced_afresh
 from leafwise._jax.events import ignore_events
 from leafwise._jit.callee import Callee
-from leafwise._objects.call_site import Site, is_users_file, short_file
 from leafwise._objects.describe import describe_value
 from leafwise._objects.locks import new_lock
 from leafwise._objects.parts import data_of
+from leafwise._objects.source.call_site import Site, is_users_file, short_file
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, sha256_of, shorten
 

@@ -10,10 +10,10 @@ import numpy as np
 
 from leafwise._captures.treatment import contents_of
 from leafwise._compare.fixes import Cause
-from leafwise._display.reasons import Outcome, Reason, ReasonKind
+from leafwise._findings.reasons import Outcome, Reason, ReasonKind
 from leafwise._jax.events import ignore_events
-from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.classes import is_a
+from leafwise._objects.source.call_site import Site, site_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.account import CAPTURED
 

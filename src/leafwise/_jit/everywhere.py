@@ -21,9 +21,6 @@ import jax
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._compare.description import Record, differences, of_kind
-from leafwise._compare.digest import describe, describe_call, describe_values, digest_of
-from leafwise._compare.program import LoweredProgram, first_differences, read_program
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
@@ -49,7 +46,10 @@ from leafwise._jax.processes import (
 from leafwise._jax.stack import current_work, shows_work
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh
-from leafwise._objects.code import names_of
+from leafwise._objects.source.code import names_of
+from leafwise._programs.description import Record, differences, of_kind
+from leafwise._programs.digest import describe, describe_call, describe_values, digest_of
+from leafwise._programs.program import LoweredProgram, first_differences, read_program
 from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
 
 _MOST: Final = 3

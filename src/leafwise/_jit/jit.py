@@ -13,7 +13,7 @@ import jax
 from leafwise._captures.captures import Captures, captures, captures_of
 from leafwise._captures.observe import observing
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import Explanation, Outcome
+from leafwise._findings.reasons import Explanation, Outcome
 from leafwise._jax.compat import JIT, dispatch_entries
 from leafwise._jax.context import current_number, install_trace_context, is_traced_afresh
 from leafwise._jax.frames import exclude_file

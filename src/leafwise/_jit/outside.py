@@ -18,14 +18,14 @@ from leafwise._captures.reads import captured_by, describe_changes
 from leafwise._compare.changes import definition_of
 from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, recreated_function
-from leafwise._compare.jitted_call import given_in, jit_once_fix
 from leafwise._compare.signature import Signature, StaticArguments, record
-from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work, is_jit_off
 from leafwise._jit.clears import CLEARS, reason_of_clear
-from leafwise._objects.call_site import run_of, site_of, user_frame
-from leafwise._objects.code import parameters
+from leafwise._jit.jitted_call import given_in, jit_once_fix
+from leafwise._objects.source.call_site import run_of, site_of, user_frame
+from leafwise._objects.source.code import parameters
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 from leafwise._statics.account import WeakId

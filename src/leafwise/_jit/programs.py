@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from leafwise._captures.reads import Captured, names_in, reachable
 from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause, fix_through_package
-from leafwise._compare.jitted_call import made_at
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.events import ignore_events
@@ -23,17 +22,18 @@ from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._jit.clears import CLEARS, reason_of_clear
+from leafwise._jit.jitted_call import made_at
 from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.call_site import Site, site_of
 from leafwise._objects.classes import is_a
 from leafwise._objects.locks import cached_property, new_lock
+from leafwise._objects.source.call_site import Site, site_of
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.nodes import Node
 from leafwise.errors import message_of
 
 if TYPE_CHECKING:
-    from leafwise._display.report import FirstCompile
+    from leafwise._findings.records import FirstCompile
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -69,7 +69,7 @@ class Program:
             An unrolled loop, constants, or the lines with most operations. None if it was made
             under a transformation, or if JAX does not show it.
         """
-        from leafwise._compare.first_compile import first_compile  # noqa: PLC0415  # few ask
+        from leafwise._programs.first_compile import first_compile  # noqa: PLC0415  # few ask
 
         return first_compile(self.lower(), self.site)
 

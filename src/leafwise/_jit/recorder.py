@@ -14,18 +14,18 @@ from typing import Any, Final
 
 import jax
 
-from leafwise._compare.jitted_call import given_in
 from leafwise._compare.signature import StaticArguments, record
-from leafwise._display.reasons import Explanation, Outcome
+from leafwise._findings.reasons import Explanation, Outcome
 from leafwise._jax.compat import shows_no_reasons
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts, parts_before
 from leafwise._jax.stack import Work, current_work
 from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
 from leafwise._jit.clears import note_clears
+from leafwise._jit.jitted_call import given_in
 from leafwise._jit.outside import OutsideLog, is_of_jax
 from leafwise._jit.programs import ProgramEntry, ProgramLog
-from leafwise._objects.call_site import (
+from leafwise._objects.source.call_site import (
     Site,
     inner_frame,
     is_users_file,

@@ -23,8 +23,7 @@ from leafwise._captures.observe import Observer, Source, source_of
 from leafwise._captures.reads import Captured, Current, Read, changed, format_change, value_change
 from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
-from leafwise._compare.jax_errors import add_uses
-from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
+from leafwise._findings.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.context import current_number, is_traced_afresh, with_number
 from leafwise._jax.frames import exclude_file
@@ -39,6 +38,7 @@ from leafwise._jit.blocks import (
 )
 from leafwise._jit.callee import capturing_function, code_id
 from leafwise._jit.clears import has_old_copy
+from leafwise._jit.jax_errors import add_uses
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import (
     Observation,
@@ -49,9 +49,9 @@ from leafwise._jit.trace_numbers import (
     trace_afresh,
 )
 from leafwise._objects.attributes import name_of
-from leafwise._objects.call_site import site_of
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import JittedFunction
+from leafwise._objects.source.call_site import site_of
 from leafwise._objects.stand_ins import Verbatim
 from leafwise.errors import StaleCaptureError, StaleCaptureWarning
 

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 
 from leafwise._compare.signature import Signature
-from leafwise._display.reasons import Explanation, Outcome, Reason, ReasonKind
-from leafwise._objects.call_site import Site
+from leafwise._findings.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._objects.classes import ClassMap
-from leafwise._objects.code import Block
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.source.call_site import Site
+from leafwise._objects.source.code import Block
 from leafwise._objects.text import got
 from leafwise.errors import RetraceStormWarning
 

@@ -25,7 +25,7 @@ from leafwise._captures.reads import (
 )
 from leafwise._jax.context import new_number, with_number
 from leafwise._objects.locks import new_lock
-from leafwise._objects.names import names_stored
+from leafwise._objects.source.names import names_stored
 
 
 class Observation:

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Final
 
-from leafwise._display.words import count
+from leafwise._findings.words import count
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
-from leafwise._objects.code import Block
+from leafwise._objects.source.code import Block
 from leafwise._objects.text import got
 from leafwise._trees.equality import jax_equal
 from leafwise.errors import RetraceError

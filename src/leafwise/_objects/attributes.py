@@ -21,15 +21,15 @@ import jax
 import numpy as np
 
 from leafwise._objects.classes import is_a, is_tree_node, module_of, per_class, read
-from leafwise._objects.code import (
+from leafwise._objects.interrupts import or_default
+from leafwise._objects.methods import JittedFunction
+from leafwise._objects.source.code import (
     facts_of,
     function_in,
     is_importable,
     is_installed_module,
     names_of,
 )
-from leafwise._objects.interrupts import or_default
-from leafwise._objects.methods import JittedFunction
 from leafwise._objects.stand_ins import MISSING
 
 

@@ -33,10 +33,10 @@ from leafwise._objects.attributes import (
     record_fields,
 )
 from leafwise._objects.classes import is_a, module_of, read
-from leafwise._objects.code import contents, is_importable
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
+from leafwise._objects.source.code import contents, is_importable
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import describe_array, shorten
 

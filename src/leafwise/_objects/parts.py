@@ -41,9 +41,9 @@ from leafwise._objects.attributes import (
     stored_attributes,
 )
 from leafwise._objects.classes import ClassMap, is_a
-from leafwise._objects.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.frozen import FrozenMapping, StaticArray
 from leafwise._objects.methods import BoundMethod
+from leafwise._objects.source.code import computed_names, contents, facts_of, int_as_float
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._objects.text import shorten
 

@@ -39,19 +39,19 @@ from leafwise._objects.attributes import (
     stored_attributes,
     wrapped_by,
 )
-from leafwise._objects.call_site import is_generated_file
 from leafwise._objects.classes import declared_fields, is_a, is_tree_node, module_of, per_class
-from leafwise._objects.code import (
+from leafwise._objects.describe import describe_value
+from leafwise._objects.interrupts import reraise_interrupt
+from leafwise._objects.methods import JittedFunction
+from leafwise._objects.parts import Kind, Part, data_of, is_key, kind_of
+from leafwise._objects.source.call_site import is_generated_file
+from leafwise._objects.source.code import (
     OF_EVERY_CLASS,
     contents,
     facts_of,
     int_as_float,
     is_installed_module,
 )
-from leafwise._objects.describe import describe_value
-from leafwise._objects.interrupts import reraise_interrupt
-from leafwise._objects.methods import JittedFunction
-from leafwise._objects.parts import Kind, Part, data_of, is_key, kind_of
 from leafwise._objects.stand_ins import MISSING, ById, Verbatim
 from leafwise._objects.text import describe_array, shorten
 from leafwise._statics import findings

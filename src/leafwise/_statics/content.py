@@ -25,7 +25,9 @@ from leafwise._objects.attributes import (
     registry_of,
     wrapped_by,
 )
-from leafwise._objects.code import (
+from leafwise._objects.methods import BoundMethod
+from leafwise._objects.parts import Part, kind_of
+from leafwise._objects.source.code import (
     OF_EVERY_CLASS,
     facts_of,
     function_in,
@@ -33,9 +35,7 @@ from leafwise._objects.code import (
     is_installed_module,
     own_bases,
 )
-from leafwise._objects.methods import BoundMethod
-from leafwise._objects.names import Chain, Root, chains_within, value_of
-from leafwise._objects.parts import Part, kind_of
+from leafwise._objects.source.names import Chain, Root, chains_within, value_of
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._statics import findings
 from leafwise._statics.fold import Fold, Policy, Position, Reader

@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable
 from typing import Any, Final
 
-from leafwise._objects.code import contents
+from leafwise._objects.source.code import contents
 
 
 class Guards:

@@ -36,11 +36,11 @@ from leafwise._objects.attributes import (
     record_fields,
 )
 from leafwise._objects.classes import REDEFINED, is_tree_node
-from leafwise._objects.code import find_by_name, names_of
 from leafwise._objects.describe import describe
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import Content, Kind, Part, data_of, kind_of
+from leafwise._objects.source.code import find_by_name, names_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import sha256_of
 from leafwise._statics.form import consists_of_parts

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
-from leafwise._display.words import without_addresses
+from leafwise._findings.words import without_addresses
 from leafwise._objects.classes import public_name
 from leafwise._trees.roles import field_order
 from leafwise.cli.check_fields import Example, check_fields, untraceable

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from leafwise._classes.annotations import unwrap
 from leafwise._compare.changes import is_function
-from leafwise._compare.jax_errors import as_static
-from leafwise._display.reasons import Outcome
-from leafwise._display.words import without_addresses
+from leafwise._findings.reasons import Outcome
+from leafwise._findings.words import without_addresses
+from leafwise._jit.jax_errors import as_static
 from leafwise._objects.attributes import has_mutable_state
-from leafwise._objects.code import is_installed_module
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
+from leafwise._objects.source.code import is_installed_module
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise._trees.roles import field_names_of, field_order

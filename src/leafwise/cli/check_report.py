@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leafwise._display.words import annotation, count
+from leafwise._findings.words import annotation, count
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 
 _STYLES: Final = {

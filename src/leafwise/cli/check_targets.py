@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from leafwise._classes.registry import registered_names
-from leafwise._objects.call_site import short_file
 from leafwise._objects.classes import is_a, is_tree_node
+from leafwise._objects.source.call_site import short_file
 from leafwise.errors import message_of
 from leafwise.testing._format import users_frames
 from leafwise.testing._laws.libraries import is_namedtuple, is_own

@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from leafwise._compare.description import Record, differences
-from leafwise._compare.program import Operation, first_differences
-from leafwise._display.report import EventRecord, ProcessRecord, ProgramRecord, from_json
-from leafwise._display.words import annotation, clean, count
+from leafwise._findings.json import from_json
+from leafwise._findings.records import EventRecord, ProcessRecord, ProgramRecord
+from leafwise._findings.words import annotation, clean, count
 from leafwise._jax.persistent_cache import differing_parts
-from leafwise._objects.call_site import short_file
+from leafwise._objects.source.call_site import short_file
+from leafwise._programs.description import Record, differences
+from leafwise._programs.program import Operation, first_differences
 from leafwise._statics.portable import dump, in_one_order
 from leafwise.cli.program_recorder import unpacked
 from leafwise.cli.recorded import VERSION

@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from leafwise._compare.jitted_call import free_names
-from leafwise._display.findings import Finding, ProgramEvents
-from leafwise._display.reasons import Act, Reason, ReasonKind
-from leafwise._objects.call_site import is_users_file
+from leafwise._findings.findings import Finding, ProgramEvents
+from leafwise._findings.reasons import Act, Reason, ReasonKind
+from leafwise._jit.jitted_call import free_names
 from leafwise._objects.locks import cached_property
+from leafwise._objects.source.call_site import is_users_file
 from leafwise.cli.notebook import sources_of, with_source
 
 

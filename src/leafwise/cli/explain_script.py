@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import leafwise_explain
-from leafwise._display.first_compiles import FirstFinding, first_findings
-from leafwise._display.report import EventRecord, Report
-from leafwise._display.words import place
+from leafwise._findings.first_compiles import FirstFinding, first_findings
+from leafwise._findings.records import EventRecord, place
+from leafwise._findings.report import Report
 from leafwise.cli import notebook, recorded, signals
 
 

@@ -4,7 +4,7 @@ import io
 import time
 from typing import Any
 
-from leafwise._display.report import from_json
+from leafwise._findings.json import from_json
 from leafwise.cli.recorded import Process, Record, make_report
 from leafwise.cli.recorder import Recorder
 

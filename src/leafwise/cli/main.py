@@ -18,12 +18,12 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-import leafwise_cli
 from leafwise._objects import files
 from leafwise.cli import signals
+from leafwise.cli.streams import discard
 
 if TYPE_CHECKING:
-    from leafwise._display.report import Report
+    from leafwise._findings.report import Report
     from leafwise.cli.check_classes import CheckOptions
 
 
@@ -105,8 +105,8 @@ def _check_options(options: argparse.Namespace) -> "CheckOptions":
 @signals.raised(SystemExit)
 def explain(options: argparse.Namespace) -> int:
     """Run a script, report what JAX did, write files, and return the script's exit code."""
-    from leafwise._display.report import RecordError  # noqa: PLC0415
-    from leafwise._display.words import clean  # noqa: PLC0415
+    from leafwise._findings.json import RecordError  # noqa: PLC0415
+    from leafwise._findings.words import clean  # noqa: PLC0415
     from leafwise.cli import explain_script  # noqa: PLC0415
 
     script = explain_script.Script(options.target, options.arguments, options.module)
@@ -144,7 +144,7 @@ def explain(options: argparse.Namespace) -> int:
             _print_report(report, sys.stderr, options.output_format)
             sys.stderr.flush()
         except (BrokenPipeError, SystemExit):  # rich raises SystemExit for a broken pipe
-            leafwise_cli.discard(sys.stderr)
+            discard(sys.stderr)
     code = code or _failed(report, options)
     if report.docs:
         print(f"leafwise: docs: {clean(report.docs)}", file=sys.stderr)
@@ -153,7 +153,9 @@ def explain(options: argparse.Namespace) -> int:
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
     """Return 1 if there are more findings than are allowed, which it prints."""
-    from leafwise._display.words import clean, count, cut, place, stale_text  # noqa: PLC0415
+    from leafwise._display.captures import stale_text  # noqa: PLC0415
+    from leafwise._findings.records import place  # noqa: PLC0415
+    from leafwise._findings.words import clean, count, cut  # noqa: PLC0415
 
     if options.fail_on is None:
         return 0
@@ -207,7 +209,7 @@ def _print_report(report: "Report", stream: TextIO, form: str) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     from leafwise._display import tables  # noqa: PLC0415
-    from leafwise._display.report import to_json  # noqa: PLC0415
+    from leafwise._findings.json import to_json  # noqa: PLC0415
 
     if form == "json":
         print(json.dumps(to_json(report), indent=1), file=stream)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
 from leafwise._captures.captures import Capture, captures
-from leafwise._compare.first_compile import LARGE_BYTES, describe_operations
 from leafwise._compare.fixes import fix_of_constants
-from leafwise._display.first_compiles import LEAST
-from leafwise._display.report import EventRecord, FirstCompile, SiteRecord, to_json
+from leafwise._findings.first_compiles import LEAST
+from leafwise._findings.json import to_json
+from leafwise._findings.records import EventRecord, FirstCompile, SiteRecord
 from leafwise._jax.compiles import (
     Compile,
     listen_to_compiles,
@@ -29,7 +29,8 @@ from leafwise._jax.compiles import (
 from leafwise._jax.events import EventKind
 from leafwise._jax.operations import Operations, read_operations
 from leafwise._jit.recorder import Event
-from leafwise._objects.call_site import Site
+from leafwise._objects.source.call_site import Site
+from leafwise._programs.first_compile import LARGE_BYTES, describe_operations
 from leafwise.errors import message_of
 
 _SMALL: Final = 0.01

@@ -22,25 +22,18 @@ import numpy as np
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._compare.description import Record, describe_tree
-from leafwise._compare.digest import DigestReader, aval_entry, describe_call, digest_of
-from leafwise._compare.program import LoweredProgram, read_program
-from leafwise._display.report import (
-    LoweredRecord,
-    ProcessRecord,
-    ProgramRecord,
-    RecordError,
-    SiteRecord,
-    from_json,
-    to_json,
-)
-from leafwise._display.words import clean, without_addresses
+from leafwise._findings.json import RecordError, from_json, to_json
+from leafwise._findings.records import LoweredRecord, ProcessRecord, ProgramRecord, SiteRecord
+from leafwise._findings.words import clean, without_addresses
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
-from leafwise._objects.code import names_of
+from leafwise._objects.source.code import names_of
 from leafwise._objects.text import got
+from leafwise._programs.description import Record, describe_tree
+from leafwise._programs.digest import DigestReader, aval_entry, describe_call, digest_of
+from leafwise._programs.program import LoweredProgram, read_program
 from leafwise._statics.portable import dump
 from leafwise._trees.leaves import LeafRecorder
 from leafwise.cli.operations_recorder import writing_faults

@@ -10,21 +10,20 @@ from typing import Any, Final, NamedTuple, TypedDict, cast
 
 import leafwise
 import leafwise_explain
-from leafwise._display.findings import findings, functions_of
-from leafwise._display.first_compiles import first_findings
-from leafwise._display.report import (
+from leafwise._findings.findings import findings, functions_of
+from leafwise._findings.first_compiles import first_findings
+from leafwise._findings.json import RecordError, from_json
+from leafwise._findings.records import (
     AuditRecord,
     CapturesRecord,
     EventRecord,
     ProcessRecord,
     ProgramRecord,
-    RecordError,
-    Report,
     StaleCaptureRecord,
     WrongRecord,
-    from_json,
 )
-from leafwise._objects.call_site import short_file
+from leafwise._findings.report import Report
+from leafwise._objects.source.call_site import short_file
 
 VERSION: Final = 1
 """The version of the JSON layout; it changes when a key is removed or changes its meaning."""

@@ -27,11 +27,10 @@ from leafwise._captures.captures import captures
 from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of, owner_of
 from leafwise._compare.fixes import Cause, once, recreated_function
-from leafwise._compare.jax_errors import section_for
-from leafwise._compare.jitted_call import jit_once_fix
-from leafwise._display.first_compiles import FEW_PROGRAMS
-from leafwise._display.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
-from leafwise._display.report import EventRecord, SiteRecord, StaleCaptureRecord, to_json
+from leafwise._findings.first_compiles import FEW_PROGRAMS
+from leafwise._findings.json import to_json
+from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
+from leafwise._findings.records import EventRecord, SiteRecord, StaleCaptureRecord
 from leafwise._jax.compat import left_out, shows_no_reasons
 from leafwise._jax.context import install_trace_context
 from leafwise._jax.events import EventKind, ignore_events
@@ -39,11 +38,13 @@ from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jit.audit import Audit
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switch_block
 from leafwise._jit.callee import code_id, definition
+from leafwise._jit.jax_errors import section_for
 from leafwise._jit.jit import AUDITS, jit_with_log
+from leafwise._jit.jitted_call import jit_once_fix
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
-from leafwise._objects.call_site import (
+from leafwise._objects.source.call_site import (
     Site,
     is_users_file,
     position_of,

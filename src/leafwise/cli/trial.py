@@ -16,11 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from leafwise._display.findings import Finding, busy, findings, seconds_of
-from leafwise._display.first_compiles import CACHE_FOLDER, MOST_FIRST, FirstFinding, cache_variables
-from leafwise._display.reasons import Act
-from leafwise._display.report import Report, TogetherRecord, TriedRecord, WrongRecord
-from leafwise._display.words import COMPARED, CONFIRMED, ROUNDED, SAME, STALE, UNKNOWN, count
+from leafwise._findings.findings import Finding, busy, findings, seconds_of
+from leafwise._findings.first_compiles import MOST_FIRST, FirstFinding
+from leafwise._findings.reasons import Act
+from leafwise._findings.records import TriedRecord, WrongRecord
+from leafwise._findings.report import CACHE_FOLDER, Report, TogetherRecord, cache_variables
+from leafwise._findings.words import COMPARED, CONFIRMED, ROUNDED, SAME, STALE, UNKNOWN, count
 from leafwise._objects.files import NewFile, write_files
 from leafwise._objects.locks import cached_property
 from leafwise.cli.edits import (

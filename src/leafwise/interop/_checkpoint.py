@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare import description
-from leafwise._compare.description import Described, Record, differences, is_below
 from leafwise._objects.parts import is_key
 from leafwise._objects.text import got, shorten
+from leafwise._programs import description
+from leafwise._programs.description import Described, Record, differences, is_below
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.portable import Json, dump
 from leafwise._trees.leaves import weakly_typed

@@ -23,8 +23,8 @@ from jax import export
 from leafwise._classes.registry import field_names
 from leafwise._jax.compat import forget_exported_class
 from leafwise._objects.classes import on_registered
-from leafwise._objects.code import find_by_name, is_redefinition
 from leafwise._objects.frozen import FrozenMapping
+from leafwise._objects.source.code import find_by_name, is_redefinition
 from leafwise._objects.text import shorten
 from leafwise._statics.key import StaticKey, key_of, table_of
 from leafwise._statics.portable import Json, PortableReader, class_name, dump, format_json

@@ -13,8 +13,8 @@ from typing import Any, Final, TypeVar, cast
 
 import numpy as np
 
-from leafwise._compare.description import Record, of_kind
 from leafwise._jax.processes import MissingError, exchange, processes
+from leafwise._programs.description import Record, of_kind
 from leafwise.errors import CheckpointError, message_of
 from leafwise.interop._checkpoint import ROOT, from_json, pack, reading, stored, to_json, unpack
 from leafwise.interop._extra import import_extra

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 import leafwise
-from leafwise._display.words import without_addresses
-from leafwise._objects.call_site import is_of_library
+from leafwise._findings.words import without_addresses
 from leafwise._objects.describe import describe
 from leafwise._objects.parts import is_key
+from leafwise._objects.source.call_site import is_of_library
 from leafwise._objects.text import describe_array, shorten, shorten_text
 from leafwise.errors import message_of
 

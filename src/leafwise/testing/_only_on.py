@@ -13,7 +13,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import hypothesis
 import jax
 
-from leafwise._display.reasons import Explanation, Outcome, Reason
+from leafwise._findings.reasons import Explanation, Outcome, Reason
 from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer

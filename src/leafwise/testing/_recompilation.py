@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from hypothesis import strategies as st
 
-from leafwise._display.reasons import Outcome
+from leafwise._findings.reasons import Outcome
 from leafwise._objects.text import got
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.testing._format import format_error, format_static

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 
 from leafwise._compare.signature import Signature, labels_of, record
-from leafwise._display.reasons import Explanation, Outcome
+from leafwise._findings.reasons import Explanation, Outcome
 from leafwise._jax.compat import static_options
 from leafwise._jax.events import Counts, count_events
 from leafwise._jit.callee import static_arguments

@@ -12,11 +12,11 @@ import jax
 
 from leafwise._classes.foreign import LazyOwner
 from leafwise._classes.registry import field_names
-from leafwise._compare import description
-from leafwise._compare.description import Described, Record, differences, of_kind
 from leafwise._objects.classes import on_registered
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.text import got
+from leafwise._programs import description
+from leafwise._programs.description import Described, Record, differences, of_kind
 from leafwise._statics.key import table_of
 from leafwise._statics.portable import dump
 from leafwise.errors import CheckpointError

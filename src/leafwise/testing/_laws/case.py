@@ -15,8 +15,8 @@ import hypothesis.errors
 import jax
 from hypothesis import strategies as st
 
-from leafwise._compare.jax_errors import CONSTRUCTORS
-from leafwise._display.words import without_addresses
+from leafwise._findings.words import without_addresses
+from leafwise._jit.jax_errors import CONSTRUCTORS
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
 from leafwise._trees.equality import is_distinct

@@ -9,7 +9,7 @@ import jax
 from leafwise._classes import refusals
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
-from leafwise._compare.jax_errors import as_static
+from leafwise._jit.jax_errors import as_static
 from leafwise._trees.roles import field_names_of
 from leafwise.testing._laws.law import Law
 

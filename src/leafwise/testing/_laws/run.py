@@ -14,7 +14,7 @@ import hypothesis.reporting
 import jax
 from hypothesis import strategies as st
 
-from leafwise._display.words import count
+from leafwise._findings.words import count
 from leafwise._jax.events import count_events
 from leafwise._objects.text import got
 from leafwise.errors import CannotBuildError, LawViolation

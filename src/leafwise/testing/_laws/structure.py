@@ -12,7 +12,7 @@ import jax
 
 import leafwise
 from leafwise._classes.spec import is_decorated, is_static_metadata
-from leafwise._compare.jax_errors import as_static
+from leafwise._jit.jax_errors import as_static
 from leafwise._trees.roles import FieldNames, field_order, is_kept, undeclared
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr

@@ -13,9 +13,9 @@ import numpy as np
 
 from leafwise._compare.changes import is_function
 from leafwise._objects.attributes import compares_by_identity
-from leafwise._objects.code import is_importable, is_installed_module
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.parts import is_key
+from leafwise._objects.source.code import is_importable, is_installed_module
 from leafwise._trees.equality import first_difference
 from leafwise._trees.roles import exchange
 from leafwise.testing._format import format_error, format_leaf

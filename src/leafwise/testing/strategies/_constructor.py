@@ -23,8 +23,8 @@ from leafwise._classes.annotations import (
     without_initvar,
 )
 from leafwise._objects.classes import per_class
-from leafwise._objects.code import is_importable
 from leafwise._objects.interrupts import or_default
+from leafwise._objects.source.code import is_importable
 from leafwise.errors import CannotBuildError
 
 

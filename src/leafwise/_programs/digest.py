@@ -17,13 +17,13 @@ from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
 from leafwise._classes.refusals import native_base
 from leafwise._classes.spec import MARK, is_static_metadata
-from leafwise._compare.description import Record, describe_signature, describe_tree
 from leafwise._compare.signature import Signature
-from leafwise._display.words import without_addresses
+from leafwise._findings.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
-from leafwise._objects.code import is_importable, is_installed_module, names_of
 from leafwise._objects.parts import kind_of
+from leafwise._objects.source.code import is_importable, is_installed_module, names_of
 from leafwise._objects.text import got, sha256_of
+from leafwise._programs.description import Record, describe_signature, describe_tree
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding

@@ -12,10 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, Self
 
-from leafwise._display.words import without_addresses
+from leafwise._findings.words import without_addresses
 from leafwise._jax.compiles import Compile
-from leafwise._objects.call_site import is_users_file
 from leafwise._objects.locks import cached_property
+from leafwise._objects.source.call_site import is_users_file
 from leafwise._objects.text import sha256_of
 
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple, Protocol
 
-from leafwise._display.words import ShownAsText, described, paths_of, without_addresses
+from leafwise._findings.words import ShownAsText, described, paths_of, without_addresses
 from leafwise._objects.stand_ins import MISSING, Verbatim
 
 

@@ -22,7 +22,7 @@ from leafwise._compare.changes import is_function
 from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import labels_of
-from leafwise._display.reasons import Outcome, Reason, ReasonKind, format_value
+from leafwise._findings.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.compat import donates
 from leafwise._jax.frames import (
     Refusal,
@@ -32,9 +32,9 @@ from leafwise._jax.frames import (
     refusal_in,
     release_frames,
 )
-from leafwise._objects.call_site import locals_of
 from leafwise._objects.classes import is_a, public_name
-from leafwise._objects.code import Block, is_installed_module
+from leafwise._objects.source.call_site import locals_of
+from leafwise._objects.source.code import Block, is_installed_module
 from leafwise.errors import DOCS
 
 _SHOWN: Final = 20

@@ -4,10 +4,10 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leafwise._display.findings import Finding, ProgramEvents, busy, programs_of
-from leafwise._display.reasons import Fix
-from leafwise._display.report import EventRecord, FirstCompile, Origin, Report, TriedRecord
-from leafwise._display.words import count, duration, paths_of, size
+from leafwise._findings.findings import Finding, ProgramEvents, busy, programs_of
+from leafwise._findings.reasons import Fix
+from leafwise._findings.records import EventRecord, FirstCompile, Origin, TriedRecord
+from leafwise._findings.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
 LEAST: Final = 1.0
@@ -128,39 +128,3 @@ def first_seconds(events: list[EventRecord]) -> float:
     programs = programs_of(events)
     first = [program for program in programs if program.is_compiled and not program.is_repeat]
     return busy(event for program in first for event in program.events)
-
-
-def cache_off_lines(report: Report) -> Iterator[str]:
-    """Yield a line on what JAX's cache on disk would save the next run, if it is off."""
-    variables = cache_variables(report)
-    if variables is not None:
-        names = " and ".join([CACHE_FOLDER, *(f"{name}={value}" for name, value in variables)])
-        what = duration(busy(_uncached(report)))
-        text = f"with {names} the next run reads from disk what took XLA {what}"
-        if report.second_run is not None:
-            text += f"; tried: {duration(report.seconds)} -> {duration(report.second_run)}"
-        yield text
-
-
-CACHE_FOLDER: Final = "JAX_COMPILATION_CACHE_DIR"
-
-
-def cache_variables(report: Report) -> list[tuple[str, str]] | None:
-    """Return the variables to set besides `CACHE_FOLDER`, or None if a cache would save little."""
-    compiles = _uncached(report)
-    spent = busy(compiles)
-    if spent < max(_LEAST_SAVED, _LEAST_PART * report.seconds):
-        return None
-    quick = sum(event.seconds for event in compiles if event.seconds < _NOT_WRITTEN)
-    return [("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")] if quick * 2 > spent else []
-
-
-def _uncached(report: Report) -> list[EventRecord]:
-    compiles = (event for event in report.events if event.kind == "compile")
-    return [event for event in compiles if not (event.miss or event.unfinished)]
-
-
-_LEAST_SAVED: Final = 2.0
-_LEAST_PART: Final = 0.1
-_NOT_WRITTEN: Final = 1.0
-"""By default, JAX does not cache programs that compile in fewer seconds."""

@@ -5,16 +5,16 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from leafwise._display.reasons import Act, Explanation, Fix, Reason, ReasonKind
-from leafwise._display.report import (
+from leafwise._findings.reasons import Act, Explanation, Fix, Reason, ReasonKind
+from leafwise._findings.records import (
     EventRecord,
     FunctionRecord,
-    Report,
     Seconds,
     SiteRecord,
     TriedRecord,
+    place,
 )
-from leafwise._display.words import count, duration, paths_of, place
+from leafwise._findings.words import count, duration, paths_of
 
 
 @dataclasses.dataclass(slots=True)
@@ -318,24 +318,6 @@ def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
     if first.role.endswith("forward"):
         forward[function] = key
     return key
-
-
-def once_each(report: Report) -> list[tuple[str, int, float]]:
-    """Return line, programs and seconds for code outside jitted functions without a finding."""
-    outside = [each for each in (*report.findings, *report.first) if each.is_outside]
-    programs = [program for finding in outside for program in finding.programs]
-    known = {(program.first.site, program.first.name) for program in programs}
-    lines: dict[str, list[ProgramEvents]] = {}
-    for program in programs_of(report.events):
-        at = program.first.site, program.first.name
-        is_plain = program.is_compiled and program.explained.culprit is None
-        if program.first.eager and is_plain and at not in known:
-            lines.setdefault(place(program.first.site), []).append(program)
-    rows = [
-        (line, len(programs), busy([event for one in programs for event in one.events]))
-        for line, programs in lines.items()
-    ]
-    return sorted(rows, key=lambda row: -row[2])
 
 
 def nothing_again(events: list[EventRecord]) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import is_itself
-from leafwise._objects.code import is_installed_module
+from leafwise._objects.source.code import is_installed_module
 from leafwise._objects.text import got, shorten_text
 from leafwise._statics.key import StaticKey, argument_value, content_names, verify
 from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from leafwise._compare.fixes import LAYER_LOOPS, fix_of_loop
-from leafwise._display.report import FirstCompile, Origin, SiteRecord
-from leafwise._display.words import place
+from leafwise._findings.records import FirstCompile, Origin, SiteRecord, place
 from leafwise._jax.compiles import module_of, shows_lines
 from leafwise._jax.operations import Frames, Operations, Statement, read_operations
-from leafwise._objects.call_site import Site, is_users_file
-from leafwise._objects.loops import Loop, loops_around
+from leafwise._objects.source.call_site import Site, is_users_file
+from leafwise._objects.source.loops import Loop, loops_around
 
 _LEAST_RUNS: Final = 8
 LARGE_BYTES: Final = 1 << 20

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from leafwise._objects.classes import is_a, module_of, per_class
-from leafwise._objects.code import contents, is_installed_module, parameters
+from leafwise._objects.source.code import contents, is_installed_module, parameters
 from leafwise._objects.stand_ins import MISSING
 
 

@@ -16,9 +16,15 @@ import jax
 import numpy as np
 
 from leafwise._compare.fixes import once
-from leafwise._display.reasons import Act, Fix
+from leafwise._findings.reasons import Act, Fix
 from leafwise._jax.stack import is_jit_off
-from leafwise._objects.call_site import inner_frame, locals_of, position_of, short_file, user_frame
+from leafwise._objects.source.call_site import (
+    inner_frame,
+    locals_of,
+    position_of,
+    short_file,
+    user_frame,
+)
 
 _IN_WORDS: Final = Fix(
     "put this call into a function, and `jax.jit` that once, if it has no side effects"

@@ -10,9 +10,9 @@ import types
 from collections.abc import Callable
 from typing import Any, ClassVar, Final, NamedTuple, TypeVar, cast
 
-from leafwise._objects.call_site import is_installed_file
 from leafwise._objects.classes import REDEFINED, is_a, module_of, per_class
 from leafwise._objects.interrupts import or_default
+from leafwise._objects.source.call_site import is_installed_file
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import got
 

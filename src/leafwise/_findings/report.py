@@ -1,0 +1,125 @@
+"""The report of `leafwise explain`: what its JSON holds."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Final
+
+from leafwise._findings.findings import Finding, ProgramEvents, busy, programs_of
+from leafwise._findings.first_compiles import FirstFinding
+from leafwise._findings.records import (
+    AuditRecord,
+    CapturesRecord,
+    EventRecord,
+    FunctionRecord,
+    ProcessRecord,
+    ProgramRecord,
+    place,
+)
+from leafwise._findings.words import duration
+
+
+@dataclasses.dataclass
+class TogetherRecord:
+    """The number of findings with a fix that helped, and the run with all these fixes.
+
+    ``left`` has the findings that are new in that run: the remaining causes of a finding.
+    ``written`` tells whether `--write` has applied the edits, which it does not if the
+    ``verdict`` is by counts alone.
+    """
+
+    findings: int
+    before: int
+    after: int
+    seconds: float
+    left: list[Finding]
+    verdict: str
+    written: bool = False
+
+
+@dataclasses.dataclass
+class Report:
+    """What JAX did while a script ran; ``version`` is the version of the JSON layout.
+
+    ``left_out`` maps what JAX did not expose to what the report lacks because of it.
+    ``second_run`` is the seconds of a run that found its programs in JAX's cache on disk.
+    ``untried`` counts the findings for which `--try` had no edit, or no run left; ``recorded``
+    the processes in a folder. ``docs`` is the page on the JAX error that ended the script.
+    """
+
+    version: int
+    leafwise: str
+    jax: str
+    python: str
+    program: str
+    seconds: float
+    exit: int
+    ended: str
+    functions: list[FunctionRecord]
+    events: list[EventRecord]
+    warnings: list[str]
+    findings: list[Finding]
+    first: list[FirstFinding] = dataclasses.field(default_factory=list[FirstFinding])
+    left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
+    together: TogetherRecord | None = None
+    untried: int = 0
+    recorded: int = 0
+    second_run: float | None = None
+    audit: AuditRecord | None = None
+    docs: str = ""
+    captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])
+    processes: list[ProcessRecord] = dataclasses.field(default_factory=list[ProcessRecord])
+    programs: list[ProgramRecord] = dataclasses.field(default_factory=list[ProgramRecord])
+
+
+def once_each(report: Report) -> list[tuple[str, int, float]]:
+    """Return line, programs and seconds for code outside jitted functions without a finding."""
+    outside = [each for each in (*report.findings, *report.first) if each.is_outside]
+    programs = [program for finding in outside for program in finding.programs]
+    known = {(program.first.site, program.first.name) for program in programs}
+    lines: dict[str, list[ProgramEvents]] = {}
+    for program in programs_of(report.events):
+        at = program.first.site, program.first.name
+        is_plain = program.is_compiled and program.explained.culprit is None
+        if program.first.eager and is_plain and at not in known:
+            lines.setdefault(place(program.first.site), []).append(program)
+    rows = [
+        (line, len(programs), busy([event for one in programs for event in one.events]))
+        for line, programs in lines.items()
+    ]
+    return sorted(rows, key=lambda row: -row[2])
+
+
+def cache_off_lines(report: Report) -> Iterator[str]:
+    """Yield a line on what JAX's cache on disk would save the next run, if it is off."""
+    variables = cache_variables(report)
+    if variables is not None:
+        names = " and ".join([CACHE_FOLDER, *(f"{name}={value}" for name, value in variables)])
+        what = duration(busy(_uncached(report)))
+        text = f"with {names} the next run reads from disk what took XLA {what}"
+        if report.second_run is not None:
+            text += f"; tried: {duration(report.seconds)} -> {duration(report.second_run)}"
+        yield text
+
+
+CACHE_FOLDER: Final = "JAX_COMPILATION_CACHE_DIR"
+
+
+def cache_variables(report: Report) -> list[tuple[str, str]] | None:
+    """Return the variables to set besides `CACHE_FOLDER`, or None if a cache would save little."""
+    compiles = _uncached(report)
+    spent = busy(compiles)
+    if spent < max(_LEAST_SAVED, _LEAST_PART * report.seconds):
+        return None
+    quick = sum(event.seconds for event in compiles if event.seconds < _NOT_WRITTEN)
+    return [("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")] if quick * 2 > spent else []
+
+
+def _uncached(report: Report) -> list[EventRecord]:
+    compiles = (event for event in report.events if event.kind == "compile")
+    return [event for event in compiles if not (event.miss or event.unfinished)]
+
+
+_LEAST_SAVED: Final = 2.0
+_LEAST_PART: Final = 0.1
+_NOT_WRITTEN: Final = 1.0
+"""By default, JAX does not cache programs that compile in fewer seconds."""
