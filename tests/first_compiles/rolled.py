@@ -140,23 +140,3 @@ def a_recursion() -> Any:
         return jnp.tanh(power(x, n - 1) @ W) if n else x
 
     return functools.partial(power, n=20), (W,)
-
-
-PROGRAMS = [
-    linear_algebra,
-    a_loop_of_seven,
-    three_loops_of_three,
-    a_scan,
-    a_scan_whose_unroll_is_one,
-    a_batch,
-    a_hessian,
-    part_of_the_program,
-    three_layers,
-    layers_of_one_name,
-    a_chain_of_optax,
-    a_few_leaves,
-    many_places,
-    random_numbers,
-    a_loop_in_c,
-    a_recursion,
-]

@@ -244,30 +244,3 @@ def below_a_scan() -> Any:
         return h, None
 
     return lambda h, xs: jax.lax.scan(body, h, xs), (XS[0], XS)
-
-
-PROGRAMS = [
-    one_program,
-    its_gradient,
-    its_batches,
-    below_an_inner_jit,
-    checkpointed_cells,
-    with_a_number,
-    a_while_loop,
-    nested_loops,
-    a_short_loop_in_a_long_one,
-    a_generator,
-    a_list_of_results,
-    random_keys,
-    optimizer_steps,
-    a_reduction,
-    leaves_of_a_tree,
-    an_unrolled_scan,
-    an_unrolled_scan_of_a_loop,
-    layers_as_pairs,
-    layers_of_other_shapes,
-    layers_of_equinox,
-    blocks_of_flax,
-    a_custom_derivative,
-    below_a_scan,
-]
