@@ -32,6 +32,10 @@ class Seen:
         self.parts[part] += 1
         return self.check(instance)
 
+    def step(self, instance: Any, part: str = "") -> Any:
+        """Check an instance inside a body, count, and change each leaf."""
+        return step(self(instance, part))
+
     def check(self, instance: Any) -> Any:
         """Check class and statics of another instance in the same body, and return it."""
         assert statics_of(instance) == self.expected

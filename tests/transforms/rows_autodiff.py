@@ -29,7 +29,7 @@ def _scaled_slope(p: Any) -> Any:
 
 @ROWS.add("`jax.grad`", "argument and gradient", _scaled_slope, EACH_CALL)
 def grad(seen: Seen) -> Function:
-    return jax.grad(lambda p: total(step(seen(p))), allow_int=True)
+    return jax.grad(lambda p: total(seen.step(p)), allow_int=True)
 
 
 @ROWS.add(
@@ -40,7 +40,7 @@ def grad(seen: Seen) -> Function:
 )
 def value_and_grad(seen: Seen) -> Function:
     def loss(p: Any) -> Any:
-        moved = step(seen(p))
+        moved = seen.step(p)
         return total(moved), moved
 
     return jax.value_and_grad(loss, has_aux=True, allow_int=True)
@@ -54,7 +54,7 @@ def _moved(p: Any) -> Any:
     "`jax.jvp`", "primals, tangents and both results", lambda p: (step(p), _moved(p)), EACH_CALL
 )
 def jvp(seen: Seen) -> Function:
-    return lambda p: jax.jvp(lambda q: step(seen(q)), (p,), (ones(p),))
+    return lambda p: jax.jvp(seen.step, (p,), (ones(p),))
 
 
 @ROWS.add(
@@ -62,7 +62,7 @@ def jvp(seen: Seen) -> Function:
 )
 def vjp(seen: Seen) -> Function:
     def run(p: Any) -> Any:
-        out, pull = jax.vjp(lambda q: step(seen(q)), p)
+        out, pull = jax.vjp(seen.step, p)
         return out, pull(ones(out))[0]
 
     return run
@@ -71,7 +71,7 @@ def vjp(seen: Seen) -> Function:
 @ROWS.add("`jax.linearize`", "as `jax.jvp`", lambda p: (step(p), _moved(p)), EACH_CALL)
 def linearize(seen: Seen) -> Function:
     def run(p: Any) -> Any:
-        out, push = jax.linearize(lambda q: step(seen(q)), p)
+        out, push = jax.linearize(seen.step, p)
         return out, push(ones(p))
 
     return run
@@ -111,7 +111,7 @@ def jacobians(seen: Seen) -> Function:
         numbers, rest = floats(p)
 
         def loss(q: Any, part: str) -> Any:
-            return total(step(seen(lw.combine(q, rest), part)))
+            return total(seen.step(lw.combine(q, rest), part))
 
         return tuple(
             way(functools.partial(loss, part=way.__name__))(numbers)
@@ -142,7 +142,7 @@ def _curvature(p: Any) -> Any:
 def hessian(seen: Seen) -> Function:
     def run(p: Any) -> Any:
         numbers, rest = floats(p)
-        return jax.hessian(lambda q: total(step(seen(lw.combine(q, rest)))))(numbers)
+        return jax.hessian(lambda q: total(seen.step(lw.combine(q, rest))))(numbers)
 
     return run
 
@@ -164,9 +164,7 @@ def _bent(p: Any) -> Any:
     note="the rule runs when the function is differentiated",
 )
 def custom_jvp(seen: Seen) -> Function:
-    @jax.custom_jvp
-    def function(p: Any) -> Any:
-        return step(seen(p))
+    function = jax.custom_jvp(lambda p: seen.step(p))  # without the default
 
     @function.defjvp
     def rule(primals: Any, tangents: Any) -> Any:
@@ -196,7 +194,7 @@ class Settings:
 def custom_vjp(seen: Seen) -> Function:
     @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
     def function(settings: Settings, p: Any) -> Any:
-        return step(seen(p))
+        return seen.step(p)
 
     def forward(settings: Settings, p: Any) -> Any:
         return step(seen.check(p)), p
@@ -212,7 +210,7 @@ def custom_vjp(seen: Seen) -> Function:
 
 @ROWS.add("`jax.checkpoint`", "argument and result", step, ONCE)
 def checkpoint(seen: Seen) -> Function:
-    return jax.checkpoint(lambda p: step(seen(p)))
+    return jax.checkpoint(seen.step)
 
 
 @ROWS.add(
@@ -228,7 +226,7 @@ def checkpoint_policies(seen: Seen) -> Function:
     policies = jax.checkpoint_policies
 
     def body(p: Any) -> Any:
-        return jax.tree.map(lambda x: checkpoint_name(x, "kept"), step(seen(p)))
+        return jax.tree.map(lambda x: checkpoint_name(x, "kept"), seen.step(p))
 
     everything, nothing, named = (
         jax.checkpoint(lambda p: body(p), policy=policy)

@@ -23,7 +23,7 @@ NO_REVERSE = "Reverse-mode differentiation does not work for lax.while_loop"
 @LOOPS.add("`jax.lax.scan`", "the carry", steps(3), ONCE)
 def scan(seen: Seen) -> Function:
     def body(p: Any, _: Any) -> Any:
-        return step(seen(p)), None
+        return seen.step(p), None
 
     return lambda p: lax.scan(body, p, None, length=3)[0]
 
@@ -37,7 +37,7 @@ def scan(seen: Seen) -> Function:
 )
 def scan_over(seen: Seen) -> Function:
     def body(p: Any, x: Any) -> Any:
-        return step(seen(p)), step(seen.check(x))
+        return seen.step(p), step(seen.check(x))
 
     return lambda p: lax.scan(body, p, stack(p, 3), reverse=True, unroll=2)
 
@@ -55,7 +55,7 @@ def while_loop(seen: Seen) -> Function:
         return carry[0] < 3
 
     def body(carry: Any) -> Any:
-        return carry[0] + 1, step(seen(carry[1], "body_fun"))
+        return carry[0] + 1, seen.step(carry[1], "body_fun")
 
     return lambda p: lax.while_loop(less, body, (0, p))[1]
 
@@ -63,7 +63,7 @@ def while_loop(seen: Seen) -> Function:
 @LOOPS.add("`jax.lax.fori_loop`, bounds known", "the carry", steps(3), ONCE)
 def fori_loop(seen: Seen) -> Function:
     def body(_: Any, p: Any) -> Any:
-        return step(seen(p))
+        return seen.step(p)
 
     return lambda p: lax.fori_loop(0, 3, body, p)
 
@@ -71,7 +71,7 @@ def fori_loop(seen: Seen) -> Function:
 @LOOPS.add("`jax.lax.fori_loop`, bounds traced", "the carry", steps(3), ONCE, reverse=NO_REVERSE)
 def fori_loop_traced(seen: Seen) -> Function:
     def body(_: Any, p: Any) -> Any:
-        return step(seen(p))
+        return seen.step(p)
 
     program = jax.jit(lambda n, p: lax.fori_loop(0, n, body, p))
     return lambda p: program(3, p)
@@ -85,12 +85,8 @@ def fori_loop_traced(seen: Seen) -> Function:
     note="both branches are traced, whichever is taken",
 )
 def cond(seen: Seen) -> Function:
-    def yes(p: Any) -> Any:
-        return step(seen(p, "true_fun"))
-
-    def no(p: Any) -> Any:
-        return seen(p, "false_fun")
-
+    yes = functools.partial(seen.step, part="true_fun")
+    no = functools.partial(seen, part="false_fun")
     return lambda p: tuple(lax.cond(jnp.bool_(flag), yes, no, p) for flag in (True, False))
 
 
@@ -130,9 +126,7 @@ def _three(p: Any) -> Any:
 
 @LOOPS.add("`jax.lax.map`", "what is mapped over, and the result", _three, ("1", "1", "1"))
 def lax_map(seen: Seen) -> Function:
-    def body(p: Any) -> Any:
-        return step(seen(p))
-
+    body = seen.step
     return lambda p: lax.map(body, stack(p, 3))
 
 
@@ -144,9 +138,7 @@ def lax_map(seen: Seen) -> Function:
     note="once for the batches, once for the rest",
 )
 def lax_map_batches(seen: Seen) -> Function:
-    def body(p: Any) -> Any:
-        return step(seen(p))
-
+    body = seen.step
     return lambda p: lax.map(body, stack(p, 3), batch_size=2)
 
 
@@ -177,7 +169,7 @@ def _twice(p: Any) -> Any:
 
 @BATCHING.add("`jax.vmap`", "argument and result", _twice, EACH_CALL)
 def vmap(seen: Seen) -> Function:
-    mapped = jax.vmap(lambda p: step(seen(p)))
+    mapped = jax.vmap(seen.step)
     return lambda p: mapped(stack(p))
 
 
@@ -197,7 +189,7 @@ def vmap_axes(seen: Seen) -> Function:
     def run(p: Any) -> Any:
         paths = {path: 0 for path, leaf in jax.tree.leaves_with_path(p) if inexact(leaf)}
         axes = lw.axes(p, paths=paths)
-        mapped = jax.vmap(lambda q: step(seen(q)), in_axes=(axes,), out_axes=axes)
+        mapped = jax.vmap(seen.step, in_axes=(axes,), out_axes=axes)
         return mapped(_stack_some(p))
 
     return run
@@ -210,7 +202,7 @@ def vmap_axes(seen: Seen) -> Function:
     EACH_CALL,
 )
 def vmap_size(seen: Seen) -> Function:
-    return jax.vmap(lambda p: step(seen(p)), in_axes=None, out_axes=-1, axis_size=2)
+    return jax.vmap(seen.step, in_axes=None, out_axes=-1, axis_size=2)
 
 
 @BATCHING.add("`jax.vmap(spmd_axis_name=)`", "argument and result", _twice, EACH_CALL)
@@ -219,7 +211,7 @@ def vmap_spmd(seen: Seen) -> Function:
     constraint = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
 
     def body(p: Any) -> Any:
-        return jax.lax.with_sharding_constraint(step(seen(p)), constraint)
+        return jax.lax.with_sharding_constraint(seen.step(p), constraint)
 
     mapped = jax.vmap(body, spmd_axis_name="i")
     return lambda p: mapped(stack(p))
@@ -248,9 +240,7 @@ def _numbers(p: Any) -> Any:
     oldest_traces=("fun 1, rule 1", "fun 1, rule 1", "fun 1, rule 1"),
 )
 def custom_vmap(seen: Seen) -> Function:
-    @jax.custom_batching.custom_vmap
-    def function(p: Any) -> Any:
-        return step(seen(p, "fun"))
+    function = jax.custom_batching.custom_vmap(lambda p: seen.step(p, "fun"))
 
     @function.def_vmap
     def rule(axis_size: int, in_batched: Any, p: Any) -> Any:

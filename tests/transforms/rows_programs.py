@@ -21,12 +21,12 @@ EACH_CALL = ("1", "1", "1")
 
 @ROWS.add("`jax.jit`", "argument and result", step, ONCE)
 def jit(seen: Seen) -> Function:
-    return jax.jit(lambda p: step(seen(p)))
+    return jax.jit(seen.step)
 
 
 @ROWS.add("`jax.jit(donate_argnums=)`", "the donated argument, and the result", step, ONCE)
 def donate(seen: Seen) -> Function:
-    program = jax.jit(lambda p: step(seen(p)), donate_argnums=0)
+    program = jax.jit(seen.step, donate_argnums=0)
     return lambda p: program(jax.tree.map(jnp.copy, p))
 
 
@@ -40,8 +40,7 @@ def shardings(seen: Seen) -> Function:
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     known: dict[Any, Any] = {}
 
-    def body(p: Any) -> Any:
-        return step(seen(p))
+    body = seen.step
 
     def run(p: Any) -> Any:
         structure = jax.tree.structure(p)
@@ -55,7 +54,7 @@ def shardings(seen: Seen) -> Function:
 
 @ROWS.add("`jax.disable_jit`", "argument and result of a jitted function", step, EACH_CALL)
 def disable_jit(seen: Seen) -> Function:
-    program = jax.jit(lambda p: step(seen(p)))
+    program = jax.jit(seen.step)
 
     def run(p: Any) -> Any:
         with jax.disable_jit():
@@ -66,7 +65,7 @@ def disable_jit(seen: Seen) -> Function:
 
 @ROWS.add("`jax.named_call`", "argument and result", step, EACH_CALL)
 def named_call(seen: Seen) -> Function:
-    return jax.named_call(lambda p: step(seen(p)), name="named")
+    return jax.named_call(seen.step, name="named")
 
 
 def _structs(p: Any) -> Any:
@@ -83,9 +82,7 @@ def _structs(p: Any) -> Any:
     concrete=True,
 )
 def eval_shape(seen: Seen) -> Function:
-    def body(p: Any) -> Any:
-        return step(seen(p))
-
+    body = seen.step
     return lambda p: jax.eval_shape(body, jax.eval_shape(body, p))
 
 
@@ -99,8 +96,7 @@ def eval_shape(seen: Seen) -> Function:
     concrete=True,
 )
 def make_jaxpr(seen: Seen) -> Function:
-    def body(p: Any) -> Any:
-        return step(seen(p))
+    body = seen.step
 
     def run(p: Any) -> Any:
         jaxpr, shapes = jax.make_jaxpr(body, return_shape=True)(p)
@@ -120,7 +116,7 @@ def make_jaxpr(seen: Seen) -> Function:
     concrete=True,
 )
 def ahead_of_time(seen: Seen) -> Function:
-    program = jax.jit(lambda p: step(seen(p)))
+    program = jax.jit(seen.step)
 
     def run(p: Any) -> Any:
         lowered = program.lower(_structs(p))
@@ -143,7 +139,7 @@ def ahead_of_time(seen: Seen) -> Function:
 def export(seen: Seen) -> Function:
     from jax import export
 
-    program = jax.jit(lambda p: step(seen(p)))
+    program = jax.jit(seen.step)
     return lambda p: export.export(program)(p).call(p)
 
 
@@ -165,7 +161,7 @@ def shard_map(seen: Seen) -> Function:
 
     def body(p: Any) -> Any:
         assert all(leaf.shape == (1,) for leaf in jax.tree.leaves(p))
-        return step(seen(p))
+        return seen.step(p)
 
     @jax.jit
     def program(p: Any) -> Any:
@@ -189,7 +185,7 @@ def checkify(seen: Seen) -> Function:
 
     @jax.jit
     def program(p: Any) -> Any:
-        moved = step(seen(p))
+        moved = seen.step(p)
         checkify.check(jnp.isfinite(total(moved)), "not finite")
         return moved
 

@@ -11,12 +11,19 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from .matrix import ROWS
+from . import rows_autodiff, rows_loops, rows_programs
 from .row import NO_QUESTION, Row
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "transformations.md"
 BEGIN, END = "<!-- begin: tests/transforms/table.py -->", "<!-- end -->"
 
+ROWS: list[Row] = [  # in the order of the page
+    *rows_programs.ROWS,
+    *rows_autodiff.ROWS,
+    *rows_loops.LOOPS,
+    *rows_loops.BATCHING,
+    *rows_loops.CALLBACKS,
+]
 HEAD = (
     "| | first call | equal statics | another static | forward | gradient |",
     "|---|---|---|---|---|---|",

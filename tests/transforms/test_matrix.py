@@ -12,10 +12,9 @@ from typing import Any
 import jax
 import pytest
 
-from .matrix import ROWS
 from .row import NO_QUESTION, Function, Row, Seen, ones, same, total
 from .specimens import DIFFERENTIATED, EAGER, KINDS, RUNS, VALUES, Kind
-from .table import PAGE, made
+from .table import PAGE, ROWS, made
 
 How = Callable[[Function], Function]
 
