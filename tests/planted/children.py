@@ -82,12 +82,9 @@ class NoneDropped(Body):
 class NoneFilled(Body):
     """Unflatten puts zeros where a child is None."""
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
+    def after_unflatten(self) -> None:
         if self.drag is None:
             self.drag = jnp.zeros(3)
-        return self
 
 
 @planted(Law.NO_HIDDEN_STATE, "pos", "vel", like="a copied line")
@@ -109,11 +106,8 @@ class NeverFlattened(Body):
 class ComesBackAsDefault(NeverFlattened):
     """A child is never flattened, and comes back as its default."""
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
+    def after_unflatten(self) -> None:
         self.mass = 1.0
-        return self
 
 
 # ------------------------------------------------------------------------------ changed
@@ -150,47 +144,35 @@ class CopiedWithPlus(Body):
 class CastAtUnflatten(Body):
     """Unflatten gives an array another dtype; it leaves placeholders alone."""
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
+    def after_unflatten(self) -> None:
         if isinstance(self.pos, jax.Array):
             self.pos = self.pos.astype("float16")
-        return self
 
 
 @planted(Law.IDENTITY_MAP, "pos", like="kUPS#290")
 class Renormalised(Body):
     """Unflatten divides an array by its sum; it leaves placeholders alone."""
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
+    def after_unflatten(self) -> None:
         if isinstance(self.pos, jax.Array):
             self.pos = self.pos / (1 + jnp.abs(self.pos).sum())
-        return self
 
 
 @planted(Law.ANY_LEAF, like="kUPS#270")
 class RefusesNone(Body):
     """Unflatten checks that a child has leaves, which None has not."""
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
+    def after_unflatten(self) -> None:
         jax.tree_util.tree_leaves(self.pos)[0]
-        return self
 
 
 @planted(Law.ANY_LEAF, "pos", like="frozen parts of a model")
 class StoppedGradient(Body):
     """Unflatten stops the gradient of a child that is traced."""
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
+    def after_unflatten(self) -> None:
         if isinstance(self.pos, jax.core.Tracer):
             self.pos = jax.lax.stop_gradient(self.pos)
-        return self
 
 
 # ------------------------------------------------------------------------------- hidden

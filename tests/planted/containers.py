@@ -36,6 +36,9 @@ class Filter(Node):
 class InOrder(Filter):
     """Not registered: a filter whose aux_data is its statics in order."""
 
+    def key(self) -> Any:
+        return self.shape, self.options, self.window
+
     @classmethod
     def read(cls, aux: Any) -> dict[str, Any]:
         return dict(zip(NAMES, aux, strict=True))
@@ -59,9 +62,6 @@ class ArrayByValue:
 class AuxHasArray(InOrder):
     """aux_data has a NumPy array, whose == has no truth value."""
 
-    def key(self) -> Any:
-        return self.shape, self.options, self.window
-
 
 @planted(Law.TREEDEF_EQUALITY, "window", like="jax#19547, jax#24204")
 class AuxHasJaxArray(InOrder):
@@ -76,23 +76,6 @@ class AuxHasJaxArray(InOrder):
     ) -> None:
         super().__init__(x, shape, options, window)
 
-    def key(self) -> Any:
-        return self.shape, self.options, self.window
-
-
-@planted(Law.TREEDEF_EQUALITY, like="jax#13027")
-class AuxIsArray(Filter):
-    """aux_data is an object array of the statics."""
-
-    def key(self) -> Any:
-        aux = np.empty(3, object)
-        aux[:] = [self.shape, self.options, ArrayByValue(self.window)]
-        return aux
-
-    @classmethod
-    def read(cls, aux: Any) -> dict[str, Any]:
-        return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
-
 
 @planted(Law.AUX_DATA_HASH, like="flax#4870, jax#28418")
 class AuxIsList(Filter):
@@ -104,6 +87,16 @@ class AuxIsList(Filter):
     @classmethod
     def read(cls, aux: Any) -> dict[str, Any]:
         return {"shape": aux[0], "options": aux[1], "window": aux[2].array}
+
+
+@planted(Law.TREEDEF_EQUALITY, like="jax#13027")
+class AuxIsArray(AuxIsList):
+    """aux_data is an object array of the statics."""
+
+    def key(self) -> Any:
+        aux = np.empty(3, object)
+        aux[:] = super().key()
+        return aux
 
 
 @planted(Law.AUX_DATA_HASH, like="jax#15338: `return (), {}`")

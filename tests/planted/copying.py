@@ -31,7 +31,8 @@ class Model(Node):
         vars(made).update({**vars(self), **changes})
         return made
 
-    __replace__ = replace
+    def __replace__(self, **changes: Any) -> Self:
+        return self.replace(**changes)
 
 
 @planted(Law.COPIES, "act", like="a __getstate__ written before the field was added")
@@ -89,8 +90,6 @@ class ReplaceToDefault(Model):
     def replace(self, **changes: Any) -> Self:
         return type(self)(**{"w": self.w, "depth": self.depth - 1, **changes})
 
-    __replace__ = replace
-
 
 @planted(Law.REPLACE, "depth", like="a replace that calls the class")
 class ReplaceRunsInit(Model):
@@ -99,8 +98,6 @@ class ReplaceRunsInit(Model):
     def replace(self, **changes: Any) -> Self:
         return type(self)(**{**vars(self), **changes})
 
-    __replace__ = replace
-
 
 @planted(Law.REPLACE, like="a replace that names its class")
 class ReplaceDropsClass(Model):
@@ -108,8 +105,6 @@ class ReplaceDropsClass(Model):
 
     def replace(self, **changes: Any) -> Any:
         return Model(**{"w": self.w, "depth": self.depth - 1, "act": self.act, **changes})
-
-    __replace__ = replace
 
 
 # --------------------------------------------------------------------- frozen with slots

@@ -74,7 +74,11 @@ class Node:
     def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
         self = object.__new__(cls)
         vars(self).update(zip(cls.CHILDREN, children, strict=True), **cls.read(aux))
+        self.after_unflatten()
         return self
+
+    def after_unflatten(self) -> None:
+        """Do nothing; a fault changes or keeps what has come back."""
 
 
 class ByIdentity:

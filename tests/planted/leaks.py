@@ -19,11 +19,8 @@ class KeepsInstances(Body):
 
     INSTANCES: ClassVar[list[Any]] = []
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
-        cls.INSTANCES.append(self)
-        return self
+    def after_unflatten(self) -> None:
+        self.INSTANCES.append(self)
 
 
 @planted(Law.NO_TRACER_LEAKS, like="tinygp#139")
@@ -39,11 +36,8 @@ class KeepsLeaves(Body):
 class KeepsLast(Body):
     """Unflatten keeps the last child that it met in a dict of the module."""
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        self = super().tree_unflatten(aux, children)
+    def after_unflatten(self) -> None:
         LAST[self.name] = self.pos
-        return self
 
 
 @planted(Law.NO_TRACER_LEAKS, like="jax#9283")

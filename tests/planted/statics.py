@@ -26,14 +26,6 @@ class Layer(Node):
         self.act = act
 
 
-class InOrder(Layer):
-    """Not registered: a layer whose aux_data is its statics in order, and nothing more."""
-
-    @classmethod
-    def read(cls, aux: Any) -> dict[str, Any]:
-        return dict(zip(("rate", "width", "act"), aux, strict=True))
-
-
 # ------------------------------------------------------------------- what comes back
 
 
@@ -282,7 +274,7 @@ class FreshEachTime(Layer):
 
 
 @planted(Law.STABLE_TREEDEF, like="optax#197")
-class FreshLambda(InOrder):
+class FreshLambda(Layer):
     """aux_data has a lambda that each flatten recreates."""
 
     def key(self) -> Any:
