@@ -7,6 +7,7 @@ what a recipe means to share. An edit knows the paths that it touches.
 import contextlib
 import dataclasses
 import enum
+import functools
 from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -91,165 +92,138 @@ THING = Thing()
 NAN = float("nan")
 
 CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (Layer, Many, Flax, Eqx, Plain, Jdc)}
-# No NumPy scalar: it does not compare with a tuple, and JAX's tables now and then compare a key
-# with one that has nothing to do with it.
-STATICS: dict[str, Callable[[], Any]] = {
-    "1": lambda: 1,
-    "True": lambda: True,
-    "1.0": lambda: 1.0,
-    "Mode": lambda: Mode.ONE,
-    "2": lambda: 2,
-    "0.0": lambda: 0.0,
-    "-0.0": lambda: -0.0,
-    "nan": lambda: NAN,
-    "fresh nan": lambda: float("nan"),
-    "a": lambda: "a",
-    "None": lambda: None,
-    "(1, 2)": lambda: (1, 2),
-    "(1.0, 2)": lambda: (1.0, 2),
-    "relu": lambda: relu,
-    "lambda": lambda: lambda x: x,
-    "thing": lambda: THING,
-    "fresh thing": lambda: Thing(),
-    "float": lambda: float,
-}
+FRESH = ("lambda x: x", "Thing()", "float('nan')")
+"""Statics that are others in each call."""
+# As code. No NumPy scalar: it does not compare with a tuple, and JAX's tables now and then compare
+# a key with one that has nothing to do with it.
+STATICS = (
+    *("1", "True", "1.0", "Mode.ONE", "2", "0.0", "-0.0", "NAN", "'a'", "None", "(1, 2)"),
+    *("(1.0, 2)", "relu", "THING", "float", *FRESH),
+)
 SHAPES: dict[str, tuple[int, ...]] = {"()": (), "8": (8,), "16": (16,), "8,8": (8, 8)}
 DTYPES = ("float32", "int32", "bool", "bfloat16", "float64", "int64", "complex64")
-PLACES = ("free", *["cpu0", "cpu1"] * 2, "replicated", "split", "square", "explicit", "reversed")
+CONTEXTS: dict[str, Callable[[], contextlib.AbstractContextManager[Any]]] = {
+    "": contextlib.nullcontext,
+    "x64": lambda: jax.enable_x64(True),
+    "precision": lambda: jax.default_matmul_precision("highest"),
+    "device": lambda: jax.default_device(jax.devices()[2]),
+    "promotion": lambda: jax.numpy_rank_promotion("raise"),
+    "mesh": lambda: jax.set_mesh(mesh(8)),
+    "nans": lambda: jax.debug_nans(True),
+}
 
 
-@contextlib.contextmanager
-def context(name: str) -> Iterator[None]:
-    with contextlib.ExitStack() as stack:
-        if name == "x64":
-            stack.enter_context(jax.enable_x64(True))
-        elif name == "precision":
-            stack.enter_context(jax.default_matmul_precision("highest"))
-        elif name == "device":
-            stack.enter_context(jax.default_device(jax.devices()[2]))
-        elif name == "promotion":
-            stack.enter_context(jax.numpy_rank_promotion("raise"))
-        elif name == "mesh":
-            stack.enter_context(jax.set_mesh(mesh((8,), ("i",))))
-        elif name == "nans":
-            stack.enter_context(jax.debug_nans(True))
-        yield
+def mesh(*sizes: int, axis_type: Any = AxisType.Auto, step: int = 1) -> Any:
+    devices = np.array(jax.devices()[::step]).reshape(sizes)
+    return jax.sharding.Mesh(
+        devices, ("i", "j")[: len(sizes)], axis_types=(axis_type,) * len(sizes)
+    )
 
 
-CONTEXTS = ("", "x64", "precision", "device", "promotion", "mesh", "nans")
-
-
-def mesh(sizes: tuple[int, ...], names: tuple[str, ...], axis_type: Any = AxisType.Auto) -> Any:
-    devices = np.array(jax.devices()).reshape(sizes)
-    return jax.sharding.Mesh(devices, names, axis_types=(axis_type,) * len(names))
-
-
-def place(array: Any, where: str) -> Any:
-    if where == "free":
-        return array
-    if where in ("cpu0", "cpu1"):
-        return jax.device_put(array, jax.devices()[int(where[-1])])
-    spec = PartitionSpec("i") if where in ("split", "explicit", "reversed") else PartitionSpec()
-    if where == "square":
-        there = NamedSharding(mesh((4, 2), ("i", "j")), PartitionSpec(("i", "j")))
-    elif where == "explicit":
-        there = NamedSharding(mesh((8,), ("i",), AxisType.Explicit), spec)
-    elif where == "reversed":
-        there = NamedSharding(jax.sharding.Mesh(np.array(jax.devices()[::-1]), ("i",)), spec)
-    else:
-        there = NamedSharding(mesh((8,), ("i",)), spec)
-    return jax.device_put(array, there)
+SPLIT = PartitionSpec("i")
+SHARDINGS: dict[str, Callable[[], Any]] = {
+    "free": lambda: None,
+    "cpu0": lambda: jax.devices()[0],
+    "cpu1": lambda: jax.devices()[1],
+    "replicated": lambda: NamedSharding(mesh(8), PartitionSpec()),
+    "split": lambda: NamedSharding(mesh(8), SPLIT),
+    "square": lambda: NamedSharding(mesh(4, 2), PartitionSpec(("i", "j"))),
+    "explicit": lambda: NamedSharding(mesh(8, axis_type=AxisType.Explicit), SPLIT),
+    "reversed": lambda: NamedSharding(mesh(8, step=-1), SPLIT),
+}
+WHOLE = ("free", "cpu0", "cpu1", "replicated")
+"""The shardings of what has no axis."""
+FORMS: dict[str, Callable[["LeafRecipe"], Any]] = {
+    "jax": lambda leaf: leaf.array(),
+    "numpy": lambda leaf: np.ones(SHAPES[leaf.shape], leaf.dtype),
+    "scalar": lambda leaf: np.dtype(leaf.dtype).type(1),
+    "python": lambda leaf: {"i": 3, "b": True, "c": 1j}.get(np.dtype(leaf.dtype).kind, 1.5),
+    "subclass": lambda _: Whole(3),
+    "key": lambda leaf: leaf.placed(jax.random.key(0)),
+    "abstract": lambda leaf: jax.ShapeDtypeStruct(SHAPES[leaf.shape], np.float32),
+    "text": lambda _: "text",
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class LeafRecipe:
-    form: str  # jax, numpy, scalar (NumPy's), python, subclass, key, abstract, text
+    form: str
     shape: str = "8"
     dtype: str = "float32"
     weak: bool = False
     where: str = "free"
 
     def build(self) -> Any:
-        shape = SHAPES[self.shape]
-        if self.form == "python":
-            return {"f": 1.5, "i": 3, "b": True, "c": 1j}[np.dtype(_plain(self.dtype)).kind]
-        if self.form == "subclass":
-            return Whole(3)
-        if self.form == "scalar":
-            return np.dtype(_numpy(self.dtype)).type(1)
-        if self.form == "key":
-            return place(jax.random.key(0), self.where if self.where[0] != "s" else "free")
-        if self.form == "abstract":
-            return jax.ShapeDtypeStruct(shape, np.float32)
-        if self.form == "text":
-            return "text"
-        content = np.ones(shape, _numpy(self.dtype))
-        if self.form == "numpy":
-            return content
-        # A Python scalar's weak type stays.
-        array = jnp.broadcast_to(jnp.asarray(1.0), shape) if self.weak else jnp.asarray(content)
-        splits = self.where in ("split", "square", "explicit", "reversed")
-        return place(array, "replicated" if splits and not shape else self.where)
+        return FORMS[self.form](self)
+
+    def array(self) -> Any:
+        if self.weak:  # as a Python scalar's array is
+            return self.placed(jnp.broadcast_to(jnp.asarray(1.0), SHAPES[self.shape]))
+        return self.placed(jnp.asarray(FORMS["numpy"](self)))
+
+    def placed(self, array: Any) -> Any:
+        where = self.where if array.ndim or self.where in WHOLE else "replicated"
+        return array if where == "free" else jax.device_put(array, SHARDINGS[where]())
 
 
-def _plain(dtype: str) -> str:
-    return "float32" if dtype == "bfloat16" else dtype
-
-
-def _numpy(dtype: str) -> Any:
-    return jnp.bfloat16 if dtype == "bfloat16" else dtype
+def evaluated(code: str) -> Any:
+    return eval(code, globals())  # noqa: S307  # one of those above
 
 
 @dataclasses.dataclass(frozen=True)
 class NodeRecipe:
     kind: str  # a container, "None", or a name of CLASSES
     children: tuple[Any, ...] = ()
-    statics: tuple[str, str] = ("1", "None")
+    statics: tuple[str, ...] = ("1", "None")
     keys: tuple[str, ...] = ()
 
     def build(self) -> Any:
-        built = [child.build() for child in self.children]
-        kind = self.kind
-        if kind == "None":
-            return None
-        if kind == "partial":
-            return jax.tree_util.Partial(STATICS[self.statics[0]](), *built)
-        if kind in ("tuple", "list"):
-            return tuple(built) if kind == "tuple" else built
-        if kind == "dict":
-            return dict(zip(self.keys, built, strict=True))
-        if kind == "ordered":
-            return OrderedDict(zip(self.keys, built, strict=True))
-        if kind == "pair":
-            return Pair(*built)
-        return CLASSES[kind](*built, *(STATICS[name]() for name in self.statics))
+        parts = [child.build() for child in self.children]
+        if self.kind in CLASSES:
+            return CLASSES[self.kind](*parts, *map(evaluated, self.statics))
+        return {
+            "None": lambda: None,
+            "partial": lambda: jax.tree_util.Partial(evaluated(self.statics[0]), *parts),
+            "tuple": lambda: tuple(parts),
+            "list": lambda: parts,
+            "dict": lambda: dict(zip(self.keys, parts, strict=True)),
+            "ordered": lambda: OrderedDict(zip(self.keys, parts, strict=True)),
+            "pair": lambda: Pair(*parts),
+        }[self.kind]()
 
     @property
     def steps(self) -> list[str]:
-        if self.kind in ("tuple", "list"):
-            return [f"[{place}]" for place in range(len(self.children))]
         if self.kind in ("dict", "ordered"):
             return [f"[{key!r}]" for key in self.keys]
-        if self.kind == "partial":
-            return [f".args[{place}]" for place in range(len(self.children))]
+        if self.kind in ("tuple", "list", "partial"):
+            prefix = ".args" if self.kind == "partial" else ""
+            return [f"{prefix}[{index}]" for index in range(len(self.children))]
         return [".w", ".b"][: len(self.children)]
 
 
 @dataclasses.dataclass(frozen=True)
-class CallRecipe:
-    args: tuple[Any, ...]
-    kwargs: tuple[tuple[str, Any], ...] = ()
+class CallRecipe(NodeRecipe):
+    """A call, whose children are its arguments; the last ones have names."""
+
+    kind: str = "call"
     static: str | None = None  # the first argument, if there is one
     context: str = ""
 
     def build(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        first = () if self.static is None else (STATICS[self.static](),)
-        args = (*first, *(arg.build() for arg in self.args))
-        return args, {name: value.build() for name, value in self.kwargs}
+        first = () if self.static is None else (evaluated(self.static),)
+        parts = [child.build() for child in self.children]
+        count = len(parts) - len(self.keys)
+        return (*first, *parts[:count]), dict(zip(self.keys, parts[count:], strict=True))
 
     @property
     def offset(self) -> int:
         return 0 if self.static is None else 1
+
+    @property
+    def steps(self) -> list[str]:
+        count = len(self.children) - len(self.keys)
+        named = [f"kwargs[{key!r}]" for key in self.keys]
+        return [*(f"args[{index + self.offset}]" for index in range(count)), *named]
 
 
 # ------------------------------------------------------------------------- strategies
@@ -263,32 +237,33 @@ def leaf_recipes(where: st.SearchStrategy[str]) -> st.SearchStrategy[LeafRecipe]
         jax_array,
         jax_array,
         st.builds(LeafRecipe, st.just("numpy"), shape, dtype),
-        st.builds(LeafRecipe, st.just("scalar"), st.just("()"), dtype),
-        st.builds(LeafRecipe, st.just("python"), st.just("()"), dtype),
+        st.builds(LeafRecipe, st.sampled_from(["scalar", "python"]), st.just("()"), dtype),
         st.builds(LeafRecipe, st.sampled_from(["subclass", "key"]), st.just("()")),
     )
 
 
 statics = st.sampled_from(sorted(STATICS))
-KEYS = ("a", "b", "c")
 
 
 def _grow(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    many = st.one_of(st.lists(parts, max_size=3), st.lists(parts, min_size=1, max_size=3)).map(
-        tuple
-    )
-    two = st.tuples(parts, parts)
-    pairs = st.tuples(statics, statics)
+    many = st.lists(parts, max_size=3).map(tuple)
+    classes, two = st.sampled_from(sorted(CLASSES)), st.tuples(parts, parts)
+    nodes = st.builds(NodeRecipe, classes, two, st.tuples(statics, statics))
+    named = st.sampled_from(["dict", "ordered"])
     return st.one_of(
+        nodes,
+        nodes,
         st.builds(NodeRecipe, st.sampled_from(["tuple", "list"]), many),
-        many.map(lambda items: NodeRecipe("dict", items, keys=KEYS[: len(items)])),
-        many.map(lambda items: NodeRecipe("ordered", items, keys=KEYS[: len(items)])),
+        st.builds(
+            lambda kind, items: NodeRecipe(kind, items, keys=KEYS[: len(items)]), named, many
+        ),
         st.builds(NodeRecipe, st.just("pair"), two),
-        st.builds(NodeRecipe, st.sampled_from(sorted(CLASSES)), two, pairs),
-        st.builds(NodeRecipe, st.sampled_from(sorted(CLASSES)), two, pairs),
         st.builds(NodeRecipe, st.just("partial"), many, st.tuples(st.just("relu"), statics)),
         st.just(NodeRecipe("None")),
     )
+
+
+KEYS = ("a", "b", "c")
 
 
 @st.composite
@@ -296,56 +271,31 @@ def calls(draw: st.DrawFn) -> CallRecipe:
     """Draw a call that JAX takes."""
     group = draw(st.sampled_from([("free",), ("free", "cpu0"), ("free", "replicated", "split")]))
     trees = st.recursive(leaf_recipes(st.sampled_from(group)), _grow, max_leaves=5)
-    args = draw(st.lists(trees, min_size=1, max_size=2).map(tuple))
-    kwargs = draw(st.lists(st.sampled_from("uvw"), unique=True, max_size=2))
-    static = draw(st.one_of(st.none(), st.none(), statics))
-    setting = draw(st.sampled_from(("", "", "", "", *CONTEXTS)))
-    return CallRecipe(args, tuple((name, draw(trees)) for name in kwargs), static, setting)
+    names = draw(st.lists(st.sampled_from("uvw"), unique=True, max_size=2).map(tuple))
+    number = draw(st.integers(1, 2)) + len(names)
+    return CallRecipe(
+        children=tuple(draw(trees) for _ in range(number)),
+        keys=names,
+        static=draw(st.one_of(st.none(), st.none(), statics)),
+        context=draw(st.sampled_from(("", "", "", "", *CONTEXTS))),
+    )
 
 
-def spots(call: CallRecipe) -> list[tuple[str, tuple[Any, ...]]]:
-    """Return the path of each part of a call, and how to get there."""
-    found: list[tuple[str, tuple[Any, ...]]] = []
-
-    def walk(recipe: Any, path: str, way: tuple[Any, ...]) -> None:
-        found.append((path, way))
-        if isinstance(recipe, NodeRecipe):
-            for place, (step, child) in enumerate(zip(recipe.steps, recipe.children, strict=True)):
-                walk(child, path + step, (*way, place))
-
-    for place, arg in enumerate(call.args):
-        walk(arg, f"args[{place + call.offset}]", ("args", place))
-    for place, (name, value) in enumerate(call.kwargs):
-        walk(value, f"kwargs[{name!r}]", ("kwargs", place))
-    return found
+def spots(recipe: Any, path: str = "", way: tuple[int, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield each part inside a recipe: its path, the way to it, and the part."""
+    if isinstance(recipe, NodeRecipe):
+        for index, (step, child) in enumerate(zip(recipe.steps, recipe.children, strict=True)):
+            yield path + step, (*way, index), child
+            yield from spots(child, path + step, (*way, index))
 
 
-def at(call: CallRecipe, way: tuple[Any, ...]) -> Any:
-    group, place, *rest = way
-    recipe = call.args[place] if group == "args" else call.kwargs[place][1]
-    for step in rest:
-        recipe = recipe.children[step]
-    return recipe
-
-
-def put(call: CallRecipe, way: tuple[Any, ...], new: Any) -> CallRecipe:
-    group, place, *rest = way
-
-    def inside(recipe: Any, steps: list[Any]) -> Any:
-        if not steps:
-            return new
-        first, *others = steps
-        children = list(recipe.children)
-        children[first] = inside(children[first], others)
-        return dataclasses.replace(recipe, children=tuple(children))
-
-    if group == "args":
-        args = list(call.args)
-        args[place] = inside(args[place], rest)
-        return dataclasses.replace(call, args=tuple(args))
-    kwargs = list(call.kwargs)
-    kwargs[place] = (kwargs[place][0], inside(kwargs[place][1], rest))
-    return dataclasses.replace(call, kwargs=tuple(kwargs))
+def put(recipe: Any, way: tuple[int, ...], new: Any) -> Any:
+    """Return a recipe with another part at the end of a way."""
+    if not way:
+        return new
+    children = list(recipe.children)
+    children[way[0]] = put(children[way[0]], way[1:], new)
+    return dataclasses.replace(recipe, children=tuple(children))
 
 
 @st.composite
@@ -356,24 +306,17 @@ def edits(draw: st.DrawFn) -> tuple[CallRecipe, CallRecipe, set[str]]:
     if kind == "same":
         return call, call, set()
     if kind == "context":
-        other = draw(st.sampled_from([name for name in CONTEXTS if name != call.context]))
-        return call, dataclasses.replace(call, context=other), {"config"}
+        context = draw(st.sampled_from([name for name in CONTEXTS if name != call.context]))
+        return call, dataclasses.replace(call, context=context), {"config"}
     if kind == "static" and call.static is not None:
         return call, dataclasses.replace(call, static=draw(statics)), {"args[0]"}
-    every = spots(call)
-    leaves = [spot for spot in every if isinstance(at(call, spot[1]), LeafRecipe)]
-    arrays = [spot for spot in leaves if at(call, spot[1]).form == "jax"]
+    leaves = [spot for spot in spots(call) if isinstance(spot[2], LeafRecipe)]
+    arrays = [spot for spot in leaves if spot[2].form == "jax"]
     if kind == "place" and arrays:
-        path, way = draw(st.sampled_from(arrays))
-        old = at(call, way)
-        where = draw(st.sampled_from([place for place in PLACES if place != old.where]))
+        path, way, old = draw(st.sampled_from(arrays))
+        where = draw(st.sampled_from([name for name in SHARDINGS if name != old.where]))
         return call, put(call, way, dataclasses.replace(old, where=where)), {path}
-    path, way = draw(st.sampled_from([*every, *leaves, *leaves]))
-    old = at(call, way)
-    new, paths = draw(
-        leaf_edits(old, path) if isinstance(old, LeafRecipe) else node_edits(old, path)
-    )
-    return call, put(call, way, new), paths
+    return call, *draw(part_edits(call, leaves * 2))
 
 
 @st.composite
@@ -381,85 +324,65 @@ def histories(draw: st.DrawFn) -> list[CallRecipe]:
     """Draw calls, each a change of an earlier one, without a change of configuration."""
     history = [dataclasses.replace(draw(calls()), context="")]
     for _ in range(draw(st.integers(1, 4))):
-        history.append(_changed(draw, draw(st.sampled_from(history))))
+        history.append(draw(part_edits(draw(st.sampled_from(history))))[0])
     return history
 
 
-def _changed(draw: st.DrawFn, call: CallRecipe) -> CallRecipe:
-    every = spots(call)
-    path, way = draw(st.sampled_from(every))
-    old = at(call, way)
-    new, _ = draw(leaf_edits(old, path) if isinstance(old, LeafRecipe) else node_edits(old, path))
-    return put(call, way, new)
-
-
 @st.composite
-def leaf_edits(draw: st.DrawFn, old: LeafRecipe, path: str) -> tuple[Any, set[str]]:
-    """Draw a leaf with one aspect changed."""
-    aspects = ["form", "form", "shape", "dtype", "weak", *["where"] * 4, "none", "odd"]
-    aspect = draw(st.sampled_from(aspects if old.form == "jax" else ["form", *aspects[:4]]))
-    if aspect == "none":
-        return NodeRecipe("None"), {path}
-    if aspect == "odd":
-        return LeafRecipe(draw(st.sampled_from(["abstract", "text", "key", "subclass"]))), {path}
-    values = {
-        "form": ["jax", "numpy", "scalar", "python"],
-        "shape": sorted(SHAPES),
-        "dtype": list(DTYPES),
-        "weak": [not old.weak],
-        "where": list(PLACES),
-    }
-    value = draw(st.sampled_from(values[aspect]).filter(lambda each: each != getattr(old, aspect)))
-    return dataclasses.replace(old, **{aspect: value}), {path}
+def part_edits(draw: st.DrawFn, call: CallRecipe, more: Any = ()) -> tuple[CallRecipe, set[str]]:
+    """Draw a call with one part changed, more often one of some spots, and its paths."""
+    path, way, old = draw(st.sampled_from([*spots(call), *more]))
+    edited = leaf_edits(old, path) if isinstance(old, LeafRecipe) else node_edits(old, path)
+    new, paths = draw(edited)
+    return put(call, way, new), paths
 
 
-@st.composite
-def node_edits(draw: st.DrawFn, old: NodeRecipe, path: str) -> tuple[Any, set[str]]:
-    """Draw a node with one aspect changed."""
-    choices = ["leaf"]
+Edited = st.SearchStrategy[tuple[Any, set[str]]]
+"""Parts with one aspect changed, and the paths that this concerns."""
+
+
+def leaf_edits(old: LeafRecipe, path: str) -> Edited:
+    aspects = [
+        *[("form", ("jax", "numpy", "scalar", "python"))] * 2,
+        *[("shape", SHAPES), ("dtype", DTYPES), ("weak", (not old.weak,))],
+    ]
+    odd = [LeafRecipe(form) for form in ("abstract", "text", "key", "subclass")]
+    leaves: list[st.SearchStrategy[Any]] = []
+    if old.form == "jax":
+        aspects += [("where", SHARDINGS)] * 4
+        leaves = [st.just(NodeRecipe("None")), st.sampled_from(odd)]
+    for name, values in aspects:
+        edited = [dataclasses.replace(old, **{name: value}) for value in values]
+        leaves.append(st.sampled_from([leaf for leaf in edited if leaf != old]))
+    return st.tuples(st.one_of(leaves), st.just({path}))
+
+
+def node_edits(old: NodeRecipe, path: str) -> Edited:
+    edited = functools.partial(dataclasses.replace, old)
+    nodes: list[Edited] = [st.just((LeafRecipe("jax"), {path}))]
     if old.kind in CLASSES:
-        choices += ["n", "n", "act", "class"]
+        n, act = old.statics
+        nodes += [statics.map(lambda code: (edited(statics=(code, act)), {f"{path}.n"}))] * 2
+        nodes += [statics.map(lambda code: (edited(statics=(n, code)), {f"{path}.act"}))]
+        nodes += [st.sampled_from(sorted(CLASSES)).map(lambda kind: (edited(kind=kind), {path}))]
     if old.kind in ("tuple", "list"):
-        choices += ["kind", "length"]
-    if old.kind in ("dict", "ordered") and old.keys:
-        choices += ["key", "drop"]
+        nodes += [st.just((edited(kind="list" if old.kind == "tuple" else "tuple"), {path}))]
+        nodes += [st.just((edited(children=(*old.children, LeafRecipe("jax"))), {path}))]
+    if old.keys:
+        *keys, last = old.keys
+        gone, come = f"{path}[{last!r}]", f"{path}['z']"
+        nodes += [st.just((edited(keys=(*keys, "z")), {gone, come}))]
+        nodes += [st.just((edited(keys=tuple(keys), children=old.children[:-1]), {gone}))]
     if old.kind == "partial":
-        choices += ["func"]
-    choice = draw(st.sampled_from(choices))
-    if choice == "leaf":
-        return LeafRecipe("jax"), {path}
-    if choice in ("n", "act"):
-        place = 0 if choice == "n" else 1
-        values = list(old.statics)
-        values[place] = draw(statics)
-        return dataclasses.replace(old, statics=tuple(values)), {f"{path}.{choice}"}
-    if choice == "func":
-        return dataclasses.replace(old, statics=("lambda", "1")), {f"{path}.func"}
-    if choice == "class":
-        return dataclasses.replace(old, kind=draw(st.sampled_from(sorted(CLASSES)))), {path}
-    if choice == "kind":
-        other = {"tuple": "list", "list": "tuple"}[old.kind]
-        return dataclasses.replace(old, kind=other), {path}
-    if choice == "length":
-        return dataclasses.replace(old, children=(*old.children, LeafRecipe("jax"))), {path}
-    if choice == "key":
-        keys = (*old.keys[:-1], "z")
-        gone, come = f"{path}[{old.keys[-1]!r}]", f"{path}['z']"
-        return dataclasses.replace(old, keys=keys), {gone, come}
-    shorter = dataclasses.replace(old, keys=old.keys[:-1], children=old.children[:-1])
-    return shorter, {f"{path}[{old.keys[-1]!r}]"}
-
-
-FRESH = frozenset({"lambda", "fresh thing", "fresh nan"})
-"""Statics that are others in each call."""
+        nodes += [st.just((edited(statics=("lambda x: x", "1")), {f"{path}.func"}))]
+    return st.one_of(nodes)
 
 
 def fresh_paths(call: CallRecipe) -> set[str]:
     """Return the paths of statics that no two calls share."""
-    found = {"args[0]"} if call.static in FRESH else set()
-    for path, way in spots(call):
-        recipe = at(call, way)
+    paths = {"args[0]"} if call.static in FRESH else set()
+    for path, _, recipe in spots(call):
         if isinstance(recipe, NodeRecipe) and recipe.kind in CLASSES:
             names = zip(("n", "act"), recipe.statics, strict=True)
-            found |= {f"{path}.{name}" for name, value in names if value in FRESH}
-    return found
+            paths |= {f"{path}.{name}" for name, value in names if value in FRESH}
+    return paths

@@ -20,7 +20,7 @@ import leafwise as lw
 from leafwise.types import ReasonKind
 
 from . import zoo
-from .calls import CallRecipe, context
+from .calls import CONTEXTS, CallRecipe
 from .calls import edits as edited_calls
 from .oracle import same
 from .zoo import Params, Recipe, build, edits, spots
@@ -174,7 +174,7 @@ def test_trees_of_all_libraries(edit: tuple[CallRecipe, CallRecipe, set[str]]) -
     """Structure, classes and statics differ for `diff` exactly if they do."""
     trees: list[Any] = []
     for call in edit[:2]:
-        with context(call.context):
+        with CONTEXTS[call.context]():
             args, kwargs = call.build()
             trees.append((args[call.offset :], kwargs))
     mine, its = (list(nodes(tree)) for tree in trees)

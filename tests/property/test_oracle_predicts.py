@@ -13,7 +13,7 @@ from tests.kit.inside import Explanation, Outcome, Reason, ReasonKind, count_eve
 import leafwise as lw
 from leafwise._compare.signature import Signature, signature
 
-from .calls import CallRecipe, context, edits, fresh_paths, histories
+from .calls import CONTEXTS, CallRecipe, edits, fresh_paths, histories
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -32,7 +32,7 @@ def observe(before: CallRecipe, after: CallRecipe) -> tuple[Outcome, Explanation
     """Make two calls; return what JAX did for the second, the prediction, and equality."""
     statics = (0,) if before.offset else ()
     function = jax.jit(fresh(), static_argnums=statics)
-    with context(before.context):
+    with CONTEXTS[before.context]():
         args, kwargs = before.build()
         earlier = sign(args, kwargs, statics)
         assume(observed(function, (args, kwargs)) is not Outcome.ERROR)
@@ -40,7 +40,7 @@ def observe(before: CallRecipe, after: CallRecipe) -> tuple[Outcome, Explanation
             args, kwargs = after.build()
         except ValueError:  # JAX refuses to put it there under this mesh
             assume(False)
-    with context(after.context):
+    with CONTEXTS[after.context]():
         later = sign(args, kwargs, statics)
         seen = observed(function, (args, kwargs))
     return seen, later.explain(earlier), earlier == later
@@ -114,14 +114,14 @@ def test_filter_jit(edit: tuple[CallRecipe, CallRecipe, set[str]]) -> None:
     before, after, _ = edit
     function = eqx.filter_jit(fresh())
     assume(before.static is None)
-    with context(before.context):
+    with CONTEXTS[before.context]():
         args, kwargs = before.build()
         earlier = lw.signature(*args, filter_jit=True, **kwargs)
         with count_events() as counts:
             assume(can(function, args, kwargs))
         assume(counts.traces)
         args, kwargs = after.build()
-    with context(after.context):
+    with CONTEXTS[after.context]():
         later = lw.signature(*args, filter_jit=True, **kwargs)
         with count_events() as counts:
             raised = not can(function, args, kwargs)
