@@ -22,31 +22,38 @@ pytestmark = pytest.mark.oracle
 
 Jit = Any
 Scenario = Callable[[Jit], Any]
-SCENARIOS: list[Scenario] = []
+SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(run: Scenario) -> Scenario:
     """Add what is run with both."""
-    SCENARIOS.append(run)
-    return run
+    return SCENARIOS.setdefault(run.__name__, run)
 
 
 def ones() -> Any:
     return jnp.ones(3)
 
 
+def adding() -> Any:
+    """Return a function that JAX has not seen."""
+    return lambda x: x + 1
+
+
+def calls(function: Any, *arguments: Any) -> Any:
+    """Call a function with each argument, and return what JAX has in the cache then."""
+    for argument in arguments:
+        function(argument)
+    return getattr(function, "_cache_size", lambda: None)()
+
+
 @scenario
 def two_jits_share_programs(jit: Jit) -> Any:
-    def f(x: Any) -> Any:
-        return x + 1
-
+    f = adding()
     first, second = jit(f), jit(f)
-    first(ones())
-    second(ones())
+    calls(first, ones())
+    calls(second, ones())
     first.clear_cache()
-    second(ones())
-    first(ones())
-    return first._cache_size(), second._cache_size()
+    return calls(second, ones()), calls(first, ones()), second._cache_size()
 
 
 @scenario
@@ -56,8 +63,8 @@ def bound_methods(jit: Jit) -> Any:
             return x + 1
 
     model = Model()
-    jit(model.step)(ones())
-    jit(model.step)(ones())
+    for _ in range(2):
+        jit(model.step)(ones())
     return float(jit(Model().step)(1.0))
 
 
@@ -79,9 +86,7 @@ def a_method(jit: Jit) -> Any:
         def step(self, x: Any) -> Any:
             return self.w + x
 
-    model = Model(1.0)
-    model.step(ones())
-    model.step(ones())
+    calls(Model(1.0).step, ones(), ones())
     return float(Model(2.0).step(1.0)), Model.step._cache_size()
 
 
@@ -108,8 +113,7 @@ def a_method_with_a_static_self(jit: Jit) -> Any:
             return jnp.ones(2)
 
     model = Model()
-    model.step(1.0)
-    model.step(1.0)
+    calls(model.step, 1.0, 1.0)
     Model().step(1.0)
     made = float(Model.make(1.0)), float(Model.helper(1.0)), model.size.tolist()
     return made, Model.step._cache_size()
@@ -122,22 +126,18 @@ def a_callable_object(jit: Jit) -> Any:
             return x + 1
 
     model = Model()
-    jit(model)(ones())
-    jit(model)(ones())
+    for _ in range(2):
+        jit(model)(ones())
     return float(jit(Model())(1.0))
 
 
 @scenario
 def statics_by_position_and_name(jit: Jit) -> Any:
-    def f(x: Any, n: Any = 1) -> Any:
-        return x + n
-
-    jitted = jit(f, static_argnames="n")
+    jitted = jit(lambda x, n=1: x + n, static_argnames="n")
     jitted(1.0)
     jitted(1.0, 1)
-    jitted(1.0, n=1)
-    jitted(1.0, n=2)
-    jitted(1.0, n=True)
+    for n in (1, 2, True):
+        jitted(1.0, n=n)
     last = jit(lambda x, n: x + n, static_argnums=-1)
     last(1.0, 2)
     last(1.0, 3)
@@ -147,10 +147,7 @@ def statics_by_position_and_name(jit: Jit) -> Any:
 
 @scenario
 def varargs(jit: Jit) -> Any:
-    def f(*xs: Any, **named: Any) -> Any:
-        return sum(xs) + len(named)
-
-    jitted = jit(f, static_argnums=(0,))
+    jitted = jit(lambda *xs, **named: sum(xs) + len(named), static_argnums=(0,))
     jitted(1, 1.0)
     jitted(1, 1.0, 1.0)
     jitted(1, 1.0, z=1.0)
@@ -166,9 +163,7 @@ def donation_by_position(jit: Jit) -> Any:
 
 @scenario
 def keep_unused(jit: Jit) -> Any:
-    def f(x: Any, y: Any) -> Any:
-        return x
-
+    f = lambda x, y: x  # noqa: E731
     texts = [jit(f, keep_unused=keep).lower(1.0, 2.0).as_text() for keep in (False, True)]
     return [text.count("%arg") for text in texts], texts
 
@@ -177,29 +172,23 @@ def keep_unused(jit: Jit) -> Any:
 def shardings(jit: Jit) -> Any:
     device = jax.devices()[-1]
     place = SingleDeviceSharding(device)
-    jitted = jit(lambda x: x + 1, in_shardings=place, out_shardings=place)
+    jitted = jit(adding(), in_shardings=place, out_shardings=place)
     result = jitted(ones())
-    jitted(jax.device_put(ones(), jax.devices()[0]))
-    jitted(result)
-    jitted(np.ones(3, np.float32))
-    out = jit(lambda x: x + 1, out_shardings=place)
+    size = calls(jitted, jax.device_put(ones(), jax.devices()[0]), result, np.ones(3, np.float32))
+    out = jit(adding(), out_shardings=place)
     out(ones())
-    return str(result.sharding), str(out(1.0).sharding), jitted._cache_size()
+    return str(result.sharding), str(out(1.0).sharding), size
 
 
 @scenario
 def ahead_of_time(jit: Jit) -> Any:
-    def f(x: Any, y: Any = 2) -> Any:
-        return x + y
-
-    jitted = jit(f)
+    jitted = jit(lambda x, y=2: x + y)
     lowered = jitted.lower(ones())
     traced = jitted.trace(ones())
     result = lowered.compile()(ones())
     shapes = jitted.eval_shape(jax.ShapeDtypeStruct((3,), np.float32))
-    jitted(ones())
     words = lowered.as_text(), str(traced.jaxpr), traced.fun_name, str(shapes)
-    return words, result.tolist(), jitted._cache_size()
+    return words, result.tolist(), calls(jitted, ones())
 
 
 @scenario
@@ -213,9 +202,7 @@ def parts_outlive_the_whole(jit: Jit) -> Any:
 
 @scenario
 def exported(jit: Jit) -> Any:
-    def f(x: Any) -> Any:
-        return x + 1
-
+    f = adding()
     made = export.export(jit(f))(jax.ShapeDtypeStruct((3,), np.float32))
     return made.fun_name, str(jax.make_jaxpr(jit(f))(ones()))
 
@@ -234,98 +221,60 @@ def metadata(jit: Jit) -> Any:
 
 @scenario
 def caches_cleared(jit: Jit) -> Any:
-    def f(x: Any) -> Any:
-        return x + 1
-
-    jitted = jit(f)
-    jitted(1.0)
-    jitted.clear_cache()
-    sizes = [jitted._cache_size()]
-    jitted(1.0)
-    jax.clear_caches()
-    sizes.append(jitted._cache_size())
-    jitted(1.0)
-    return [*sizes, jitted._cache_size()]
+    jitted = jit(adding())
+    sizes = []
+    for clear in (jitted.clear_cache, jax.clear_caches):
+        calls(jitted, 1.0)
+        clear()
+        sizes.append(jitted._cache_size())
+    return [*sizes, calls(jitted, 1.0)]
 
 
-def _raiser(name: str, run: Scenario) -> None:
-    run.__name__ = name
-    scenario(run)
-
-
-_raiser("static_without_a_hash", lambda jit: jit(lambda x, n: x, static_argnums=1)(1.0, [1]))
-_raiser("static_out_of_range", lambda jit: jit(lambda x: x, static_argnums=5)(1.0))
-_raiser("too_many_arguments", lambda jit: jit(lambda x: x)(1.0, 2.0))
-_raiser("a_string", lambda jit: jit(lambda x: x)("a"))
-_raiser("a_branch_on_a_tracer", lambda jit: jit(lambda x: 1 if x else 2)(1.0))
-_raiser("static_and_donated", lambda jit: jit(lambda x: x, static_argnums=0, donate_argnums=0)(1))
+SCENARIOS |= {
+    "static_without_a_hash": lambda jit: jit(lambda x, n: x, static_argnums=1)(1.0, [1]),
+    "static_out_of_range": lambda jit: jit(lambda x: x, static_argnums=5)(1.0),
+    "too_many_arguments": lambda jit: jit(lambda x: x)(1.0, 2.0),
+    "a_string": lambda jit: jit(lambda x: x)("a"),
+    "a_branch_on_a_tracer": lambda jit: jit(lambda x: 1 if x else 2)(1.0),
+    "static_and_donated": lambda jit: jit(lambda x: x, static_argnums=0, donate_argnums=0)(1),
+}
 
 
 @scenario
 def jit_of_jit(jit: Jit) -> Any:
-    def f(x: Any) -> Any:
-        return x + 1
-
-    twice = jit(jit(f))
-    twice(ones())
-    twice(ones())
-    return twice._cache_size()
+    return calls(jit(jit(adding())), ones(), ones())
 
 
 @scenario
 def nested(jit: Jit) -> Any:
-    @jit
-    def inner(x: Any) -> Any:
-        return x * 2
-
-    @jit
-    def outer(x: Any) -> Any:
-        return inner(x) + inner(x)
-
+    inner = jit(adding())
+    outer = jit(lambda x: inner(x) + inner(x))
     outer(ones())
-    inner(ones())
-    outer(ones())
-    return outer._cache_size(), inner._cache_size()
+    return calls(inner, ones()), calls(outer, ones())
 
 
 @scenario
 def grad(jit: Jit) -> Any:
-    @jit
-    def f(x: Any) -> Any:
-        return (x**2).sum()
-
-    jax.grad(f)(ones())
-    jax.grad(f)(ones())
-    f(ones())
-    jit(jax.grad(f))(ones())
+    f = jit(lambda x: (x**2).sum())
+    for function in (jax.grad(f), jax.grad(f), f, jit(jax.grad(f))):
+        function(ones())
     return f._cache_size()
 
 
 @scenario
 def vmap(jit: Jit) -> Any:
-    @jit
-    def f(x: Any) -> Any:
-        return x**2
-
-    jax.vmap(f)(ones())
-    jax.vmap(f)(ones())
-    f(2.0)
-    jit(jax.vmap(f))(ones())
+    f = jit(adding())
+    for function in (jax.vmap(f), jax.vmap(f), f, jit(jax.vmap(f))):
+        function(ones())
     return f._cache_size()
 
 
 @scenario
 def control_flow(jit: Jit) -> Any:
-    @jit
-    def step(carry: Any, x: Any) -> Any:
-        return carry + x, carry
-
-    @jit
-    def choose(x: Any) -> Any:
-        return jax.lax.cond(x.sum() > 0, lambda: step(x, x)[0], lambda: x)
-
-    jax.lax.scan(step, 1.0, ones())
-    jax.lax.scan(step, 1.0, ones())
+    step = jit(lambda carry, x: (carry + x, carry))
+    choose = jit(lambda x: jax.lax.cond(x.sum() > 0, lambda: step(x, x)[0], lambda: x))
+    for _ in range(2):
+        jax.lax.scan(step, 1.0, ones())
     choose(ones())
     step(ones(), ones())
     return step._cache_size(), choose._cache_size()
@@ -370,17 +319,10 @@ def partials_of_jit(jit: Jit) -> Any:
 def disabled(jit: Jit) -> Any:
     runs: list[int] = []
 
-    @jit
-    def f(x: Any) -> Any:
-        runs.append(1)
-        return x + 1
-
+    f = jit(lambda x: (runs.append(1), x + 1)[1])
     with jax.disable_jit():
-        f(ones())
-        f(ones())
-    f(ones())
-    f(ones())
-    return len(runs)
+        calls(f, ones(), ones())
+    return calls(f, ones(), ones()), len(runs)
 
 
 @scenario
@@ -399,9 +341,7 @@ def a_body_that_raises(jit: Jit) -> Any:
             f(ones())
         errors.append(str(caught.value))
     fail = False
-    f(ones())
-    f(ones())
-    return errors, f._cache_size()
+    return errors, calls(f, ones(), ones())
 
 
 def outcome(run: Scenario, jit: Jit) -> tuple[Any, Counts]:
@@ -420,16 +360,17 @@ def _text(error: Exception) -> str:
     return text.replace("from 0 to 1 positional arguments but", "1 positional argument but")
 
 
-@pytest.mark.parametrize("run", SCENARIOS, ids=lambda run: run.__name__)
-def test_side_by_side(run: Scenario) -> None:
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_side_by_side(name: str) -> None:
     """Results, errors, traces, lowerings and compiles are those of `jax.jit`.
 
     A function that is called inside another one and alone is traced for each.
     """
+    run = SCENARIOS[name]
     lw.jit(abs)  # the first of a process changes JAX's keys, once
     outcome(run, jax.jit)  # so that what is run eagerly is compiled
     result, counts = outcome(run, jax.jit)
-    more = run.__name__ in ("nested", "control_flow")
+    more = name in ("nested", "control_flow")
     assert outcome(run, lw.jit) == (
         result,
         dataclasses.replace(counts, traces=counts.traces + more),
