@@ -17,63 +17,20 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.transforms.specimens import Config, ForeignLayer, Layer, ManyLayer, SlottedLayer
 
 import leafwise as lw
 
-from .zoo import Config, Own
+from .zoo import Own
 
 STATICS = [1, True, 1.0, "a", (1, 2.0), Own(1, "x"), Own(1, "y"), Config(1), None, -1, -2]
 statics = st.sampled_from(STATICS)
 leaves = st.floats(allow_nan=False)
-
-
-@lw.pytree
-class Params:
-    x: Any
-    a: Any = lw.static_field(default=1)
-    y: Any = None
-    b: lw.Static[Any] = "b"
-
-
-@lw.pytree(slots=True)
-class SlottedParams:
-    x: Any
-    a: Any = lw.static_field(default=1)
-    y: Any = None
-    b: lw.Static[Any] = "b"
-
-
-@lw.pytree
-class WithInit:
-    x: Any
-    a: Any = lw.static_field()
-    y: Any = None
-    b: Any = lw.static_field(default="b")
-
-    def __init__(self, x: Any, a: Any, y: Any = None, b: Any = "b") -> None:
-        self.b, self.y, self.a, self.x = b, y, a, x
-
-
-@lw.pytree(many_statics=True)
-class Many(Params):
-    pass
-
-
-class Foreign:
-    """A mutable class that was registered by hand."""
-
-    def __init__(self, x: Any, a: Any, y: Any = None, b: Any = "b") -> None:
-        self.x, self.a, self.y, self.b = x, a, y, b
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Foreign) and vars(self) == vars(other)
-
-    __hash__ = None
-
-
-lw.register(Foreign, dynamic=["x", "y"], static=["a", "b"])
-
-CLASSES = [Params, SlottedParams, WithInit, Many, Foreign]
+CLASSES = [Layer, SlottedLayer, ManyLayer, ForeignLayer]
+WAYS: list[Callable[[Any], Any]] = [
+    *(copy.copy, copy.deepcopy, lambda tree: pickle.loads(pickle.dumps(tree))),  # noqa: S301
+    lambda tree: jax.tree.map(lambda leaf: leaf, tree),
+]
 
 
 class Freshness(RuleBasedStateMachine):
@@ -83,10 +40,15 @@ class Freshness(RuleBasedStateMachine):
     instance: Any
     model: dict[str, Any]
 
-    @initialize(x=leaves, a=statics)
-    def construct(self, x: float, a: Any) -> None:
-        self.instance = self.cls(x, a)
-        self.model = {"x": x, "a": a, "y": None, "b": "b"}
+    @initialize(w=leaves, act=statics)
+    def construct(self, w: float, act: Any) -> None:
+        self.instance = self.cls(w, act=act)
+        self.model = {"w": w, "act": act, "b": 0.0, "config": Config()}
+
+    def drawn(self, data: st.DataObject) -> tuple[str, Any]:
+        """Draw a field and a value of it."""
+        name = data.draw(st.sampled_from(sorted(self.model)))
+        return name, data.draw(statics if name in ("act", "config") else leaves)
 
     def attempt(self, name: str, value: Any, change: Callable[[], None]) -> None:
         """Try a change that a user should not make: it is refused, without effect, or seen."""
@@ -99,8 +61,7 @@ class Freshness(RuleBasedStateMachine):
 
     @rule(data=st.data(), through_the_dict=st.booleans())
     def set_behind_our_back(self, data: st.DataObject, *, through_the_dict: bool) -> None:
-        name = data.draw(st.sampled_from(sorted(self.model)))
-        value = data.draw(statics if name in "ab" else leaves)
+        name, value = self.drawn(data)
         if not through_the_dict:
             self.attempt(name, value, lambda: object.__setattr__(self.instance, name, value))
         elif hasattr(self.instance, "__dict__"):
@@ -108,41 +69,27 @@ class Freshness(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def set_openly(self, data: st.DataObject) -> None:
-        if self.cls is not Foreign:
+        if self.cls is not ForeignLayer:
             name = data.draw(st.sampled_from([*sorted(self.model), "unknown"]))
             with pytest.raises(lw.errors.FrozenInstanceError):
                 setattr(self.instance, name, 1)
             with pytest.raises(lw.errors.FrozenInstanceError):
                 delattr(self.instance, name)
 
-    @rule()
-    def copied(self) -> None:
-        self.instance = copy.copy(self.instance)
-
-    @rule()
-    def deep_copied(self) -> None:
-        self.instance = copy.deepcopy(self.instance)
-
-    @rule()
-    def pickled(self) -> None:
-        self.instance = pickle.loads(pickle.dumps(self.instance))  # noqa: S301
-
-    @rule()
-    def mapped(self) -> None:
-        self.instance = jax.tree.map(lambda leaf: leaf, self.instance)
+    @rule(way=st.sampled_from(WAYS))
+    def rebuilt(self, way: Callable[[Any], Any]) -> None:
+        self.instance = way(self.instance)
 
     @rule()
     def hashed_and_printed(self) -> None:
-        if self.cls is not Foreign:
-            hash(self.instance)
+        hash(self.instance)
         repr(self.instance)
 
     @rule(data=st.data())
     def replaced(self, data: st.DataObject) -> None:
-        if self.cls is Foreign:
+        if self.cls is ForeignLayer:
             return
-        name = data.draw(st.sampled_from(sorted(self.model)))
-        self.model[name] = data.draw(statics if name in "ab" else leaves)
+        name, self.model[name] = self.drawn(data)
         self.instance = lw.replace(self.instance, **{name: self.model[name]})
 
     @invariant()
@@ -153,14 +100,11 @@ class Freshness(RuleBasedStateMachine):
         assert structure == fresh_structure
         assert values == wanted
         assert [leaf for _, leaf in jax.tree.leaves_with_path(self.instance)] == wanted
-        for name, value in self.model.items():
-            assert type(getattr(self.instance, name)) is type(value)
-            assert getattr(self.instance, name) == value
-        rebuilt = jax.tree.unflatten(structure, values)
-        for name, value in self.model.items():
-            assert type(getattr(rebuilt, name)) is type(value)
-            assert getattr(rebuilt, name) == value
-        if self.cls is not Foreign:
+        for instance in (self.instance, jax.tree.unflatten(structure, values)):
+            for name, value in self.model.items():
+                assert type(getattr(instance, name)) is type(value)
+                assert getattr(instance, name) == value
+        if self.cls is not ForeignLayer:
             assert self.instance == fresh
             assert hash(self.instance) == hash(fresh)
 
