@@ -142,6 +142,14 @@ def test_tests_are_counted_apart() -> None:
         assert len(storm(lambda n, start=start: cls(1.0, start + n), 9, step)) == 1
 
 
+def test_traces_made_ahead_are_no_storm() -> None:
+    """They are in the log, and are not counted as retraces that one argument caused."""
+    function = lw.jit(lambda x: x * 2)
+    for size in range(1, 11):  # a warning is an error
+        function.lower(jax.ShapeDtypeStruct((size,), jnp.float32))
+    assert len(function.traces) == 10
+
+
 def test_it_warns_at_the_line_that_called() -> None:
     """The warning points at the user's line."""
     jitted = lw.jit(lambda x: x)
