@@ -36,10 +36,10 @@ def check_law(a: Any, b: Any) -> None:
 
 HOLDERS: dict[str, Callable[[Recipe], Recipe]] = {
     "alone": lambda leaf: leaf,
-    "tuple": lambda leaf: ("tuple", leaf, ("number", "float", 1)),
-    "frozenset": lambda leaf: ("frozenset", leaf, ("number", "str", 1)),
+    "tuple": lambda leaf: ("tuple", leaf, ("number", "float(n)", 1)),
+    "frozenset": lambda leaf: ("frozenset", leaf, ("number", "str(n)", 1)),
     "mapping": lambda leaf: ("mapping", leaf, leaf),
-    "dataclass": lambda leaf: ("config", ("named", "none"), leaf),
+    "dataclass": lambda leaf: ("config", ("value", "None"), leaf),
     "partial": lambda leaf: ("partial", leaf, leaf),
     "state": lambda leaf: ("text", leaf),
 }

@@ -70,18 +70,14 @@ def far(sent: list[Any]) -> Any:
 
 def many_recipes() -> list[Recipe]:
     """Return recipes of all kinds, each kind also inside the containers."""
-    leaves: list[Recipe] = [("named", name) for name in zoo.NAMED if name not in UNPICKLABLE]
-    leaves += [("number", kind, number) for kind in zoo.NUMBERS for number in (1, -1)]
-    leaves += [("tricky", name) for name in zoo.TRICKY]
-    leaves.append(("identity-method", "a"))
-    inner = ("tuple", ("number", "str", 1), ("tricky", "nan"))
-    for kind in zoo.BUILDERS:
-        parts = zoo.ARITY.get(kind, 1)
-        leaves.append((kind, *[("number", "str", 1), inner, ("number", "f32", 2)][:parts]))
-        leaves.append((kind, *[("number", "own", 1), inner, ("named", "low")][:parts]))
-    return [recipe for recipe in leaves if recipe[0] != "mapping"] + [
-        ("mapping", ("number", "str", 1), inner)
-    ]
+    leaves: list[Recipe] = [("value", code) for code in zoo.VALUES if code not in UNPICKLABLE]
+    leaves += [("number", code, number) for code in zoo.NUMBERS for number in (1, -1)]
+    one = ("number", "str(n)", 1)
+    inner = ("tuple", one, ("value", "float('nan')"))
+    parts = [one, inner, ("number", "np.float32(n)", 2)], [("number", "Own(abs(n), n)", 1), inner]
+    for name, (count, _) in zoo.BUILDERS.items():
+        leaves += [(name, *few[:count]) for few in parts if name != "mapping"]
+    return [*leaves, ("mapping", one, inner)]
 
 
 @pytest.mark.nightly

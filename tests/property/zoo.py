@@ -5,6 +5,7 @@ from one, afresh at each call, so that copies share no object that could be comp
 identity.
 """
 
+# ruff: noqa: F401  # the code of values uses them
 import dataclasses
 import datetime
 import decimal
@@ -17,6 +18,7 @@ import sys
 import types
 import uuid
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import jax.numpy as jnp
@@ -163,87 +165,34 @@ def function_b() -> None: ...
 
 
 IDENTITIES = {name: Identity(name) for name in "ab"}
-NAMED: dict[str, Any] = {
-    "none": None,
-    "ellipsis": ...,
-    "true": True,
-    "false": False,
-    "int": int,
-    "bool": bool,
-    "np.float32": np.float32,
-    "jnp.float32": jnp.float32,
-    "bfloat16": jnp.bfloat16,
-    "Config": Config,
-    "math": math,
-    "types": types,
-    "function_a": function_a,
-    "function_b": function_b,
-    "sin": math.sin,
-    "np.sin": np.sin,
-    "jnp.sin": jnp.sin,
-    "red": Color.RED,
-    "low": Level.LOW,
-    "flag": Flag.A,
-    "flags": Flag.A | Flag.B,
-    "utc": datetime.UTC,
-    **IDENTITIES,
-}
-NUMBERS: dict[str, Any] = {
-    "int": int,
-    "bool": bool,
-    "float": float,
-    "complex": complex,
-    "f16": np.float16,
-    "f32": np.float32,
-    "f64": np.float64,
-    "bf16": ml_dtypes.bfloat16,
-    "i8": np.int8,
-    "i64": np.int64,
-    "u8": lambda number: np.uint8(abs(int(number))),
-    "np.bool": np.bool_,
-    "str": str,
-    "np.str": lambda number: np.str_(number),
-    "bytes": lambda number: str(number).encode(),
+VALUES = (  # as code
+    *("None", "...", "True", "False", "int", "bool", "np.float32", "jnp.float32", "jnp.bfloat16"),
+    *("Config", "math", "types", "function_a", "function_b", "math.sin", "np.sin", "jnp.sin"),
+    *("Color.RED", "Level.LOW", "Flag.A", "Flag.A | Flag.B", "datetime.UTC", "IDENTITIES['a']"),
+    *("IDENTITIES['b']", "IDENTITIES['a'].method", "IDENTITIES['b'].method"),
+    # What is easily taken for another value.
+    *("-0.0", "0.0", "float('nan')", "-float('nan')", "np.float32('nan')", "np.float32(-0.0)"),
+    *("struct.unpack('d', struct.pack('Q', 0x7FF8000000000001))[0]", "complex(0.0, -0.0)"),
+    *("np.datetime64('NaT', 's')", "range(0, 4, 2)", "range(0, 3, 2)", "datetime.date(2026, 1, 1)"),
+    *("datetime.datetime(2026, 1, 1, fold=1)", "datetime.datetime(2026, 1, 1)"),
+    *("lw.StaticArray([float('nan'), -0.0])", "lw.StaticArray(np.zeros((0, 2)))"),
+    "lw.StaticArray(np.zeros((2, 0)))",
+)
+NUMBERS = (  # as code with a number `n`
+    *("int(n)", "bool(n)", "float(n)", "complex(n)", "np.float16(n)", "np.float32(n)"),
+    *("np.float64(n)", "ml_dtypes.bfloat16(n)", "np.int8(n)", "np.int64(n)", "np.uint8(abs(n))"),
+    *("np.bool_(n)", "str(n)", "np.str_(n)", "str(n).encode()", "fractions.Fraction(n)"),
     # Not whole: `Decimal(1) == np.int64(1)` raises, and sets compare their members.
-    "decimal": lambda number: decimal.Decimal(f"{number}.5"),
-    "decimal2": lambda number: decimal.Decimal(f"{number}.50"),
-    "fraction": fractions.Fraction,
-    "timedelta": lambda number: datetime.timedelta(seconds=number),
-    "td64": lambda number: np.timedelta64(number, "s"),
-    "td64ms": lambda number: np.timedelta64(number, "ms"),
-    "instant0": lambda number: _instant(number, 0),
-    "instant1": lambda number: _instant(number, 1),
-    "zone": lambda number: datetime.timezone(datetime.timedelta(hours=number)),
-    "uuid": lambda number: uuid.UUID(int=abs(number)),
-    "range": lambda number: range(0, number, 2),
-    "array": lambda number: lw.StaticArray([number]),
-    "array32": lambda number: lw.StaticArray(np.float32(number)),
-    "dtype": lambda number: np.dtype(("<f4", ">f4", "<i4", "u1", "M8[s]")[number]),
-    "own": lambda number: Own(abs(number), number),
-    "own-method": lambda number: Own(abs(number), number).method,
-}
-TRICKY: dict[str, Any] = {
-    "-0.0": lambda: -0.0,
-    "0.0": lambda: 0.0,
-    "nan": lambda: float("nan"),
-    "-nan": lambda: -float("nan"),
-    "nan1": lambda: struct.unpack("d", struct.pack("Q", 0x7FF8000000000001))[0],
-    "np-nan": lambda: np.float32("nan"),
-    "np-0.0": lambda: np.float32(-0.0),
-    "complex-0.0": lambda: complex(0.0, -0.0),
-    "nat": lambda: np.datetime64("NaT", "s"),
-    "range4": lambda: range(0, 4, 2),
-    "range3": lambda: range(0, 3, 2),
-    "fold": lambda: datetime.datetime(2026, 1, 1, fold=1),  # noqa: DTZ001
-    "no-fold": lambda: datetime.datetime(2026, 1, 1),  # noqa: DTZ001
-    "date": lambda: datetime.date(2026, 1, 1),
-    "array-nan": lambda: lw.StaticArray([float("nan"), -0.0]),
-    "array-0": lambda: lw.StaticArray(np.zeros((0, 2))),
-    "array-20": lambda: lw.StaticArray(np.zeros((2, 0))),
-}
+    *("decimal.Decimal(f'{n}.5')", "decimal.Decimal(f'{n}.50')"),
+    *("datetime.timedelta(seconds=n)", "np.timedelta64(n, 's')", "np.timedelta64(n, 'ms')"),
+    *("instant(n, 0)", "instant(n, 1)", "datetime.timezone(datetime.timedelta(hours=n))"),
+    *("uuid.UUID(int=abs(n))", "range(0, n, 2)", "lw.StaticArray([n])"),
+    *("lw.StaticArray(np.float32(n))", "np.dtype(('<f4', '>f4', '<i4', 'u1', 'M8[s]')[n])"),
+    *("Own(abs(n), n)", "Own(abs(n), n).method"),
+)
 
 
-def _instant(number: int, hours: int) -> datetime.datetime:
+def instant(number: int, hours: int) -> datetime.datetime:
     zone = datetime.timezone(datetime.timedelta(hours=hours))
     return datetime.datetime(2026, 1, 1, 12, number % 60, tzinfo=datetime.UTC).astimezone(zone)
 
@@ -253,51 +202,40 @@ def _with_state(value: Any, state: Any) -> Any:
     return value
 
 
-BUILDERS: dict[str, Any] = {
-    "tuple": lambda *parts: tuple(parts),
-    "pair": lambda *parts: Pair(parts),
-    "frozenset": lambda *parts: frozenset(parts),
-    "mapping": lambda *parts: lw.FrozenMapping(dict(zip(parts[::2], parts[1::2], strict=False))),
-    "point": lambda a, b: Point(a, b),
-    "size": lambda a, b: Size(a, b),
-    "config": lambda a, b: Config(a, b),
-    "slotted": lambda a, b: Slotted(a, b),
-    "leafless": lambda a: Leafless(a),
-    "partial": lambda a, b: functools.partial(function_a, a, k=b),
-    "partial-config": lambda a: functools.partial(Config, note=a),
-    "attribute-partial": lambda a, b: _with_state(functools.partial(function_a, a), b),
-    "kept": lambda a, b: Kept(a, b),
-    "wider": lambda a, b: Wider(a, b),
-    "dtype-of-field": lambda a: np.dtype([("f", np.dtype("f4", metadata={"unit": a}))]),
-    "slice": lambda a, b: slice(a, b),
-    "method": lambda a: Config(a).method,
-    "text": lambda a: _with_state(Text("t"), a),
-    "whole": lambda a: _with_state(Whole(1), a),
-    "real": lambda a: _with_state(Real(1.0), a),
+BUILDERS: dict[str, tuple[int, Callable[..., Any]]] = {  # of so many parts, or at most so many
+    "tuple": (3, lambda *parts: parts),
+    "pair": (2, lambda *parts: Pair(parts)),
+    "frozenset": (3, lambda *parts: frozenset(parts)),
+    "mapping": (4, lambda *parts: lw.FrozenMapping(zip(parts[::2], parts[1::2], strict=False))),
+    "point": (2, Point),
+    "size": (2, Size),
+    "config": (2, Config),
+    "slotted": (2, Slotted),
+    "leafless": (1, Leafless),
+    "partial": (2, lambda a, b: functools.partial(function_a, a, k=b)),
+    "partial-config": (1, lambda a: functools.partial(Config, note=a)),
+    "attribute-partial": (2, lambda a, b: _with_state(functools.partial(function_a, a), b)),
+    "kept": (2, Kept),
+    "wider": (2, Wider),
+    "dtype-of-field": (1, lambda a: np.dtype([("f", np.dtype("f4", metadata={"unit": a}))])),
+    "slice": (2, slice),
+    "method": (1, lambda a: Config(a).method),
+    "text": (1, lambda a: _with_state(Text("t"), a)),
+    "whole": (1, lambda a: _with_state(Whole(1), a)),
+    "real": (1, lambda a: _with_state(Real(1.0), a)),
 }
-ARITY = {"tuple": 3, "pair": 2, "frozenset": 3, "mapping": 4} | dict.fromkeys(
-    (
-        *("point", "size", "config", "slotted", "partial", "slice", "attribute-partial", "kept"),
-        "wider",
-    ),
-    2,
-)
 FREE = ("tuple", "pair", "frozenset", "mapping")
 """The containers that take any number of parts."""
 
 
 def build(recipe: Recipe) -> Any:
     """Make a value; every call makes a new one, where that means anything."""
-    kind, *parts = recipe
-    if kind == "named":
-        return NAMED[parts[0]]
-    if kind == "number":
-        return NUMBERS[parts[0]](parts[1])
-    if kind == "tricky":
-        return TRICKY[parts[0]]()
-    if kind == "identity-method":
-        return IDENTITIES[parts[0]].method
-    return BUILDERS[kind](*[build(part) for part in parts])
+    name, *parts = recipe
+    if name == "value":
+        return eval(parts[0], globals())  # noqa: S307  # one of `VALUES`
+    if name == "number":
+        return eval(parts[0], globals() | {"n": parts[1]})  # noqa: S307  # one of `NUMBERS`
+    return BUILDERS[name][1](*map(build, parts))
 
 
 def spots(recipe: Recipe) -> list[tuple[int, ...]]:
@@ -324,33 +262,28 @@ def put(recipe: Recipe, spot: tuple[int, ...], new: Recipe) -> Recipe:
 
 def all_leaves() -> list[Recipe]:
     """Return the recipe of every leaf but the largest numbers."""
-    named = [("named", name) for name in NAMED]
-    tricky = [("tricky", name) for name in TRICKY]
-    counted = [("number", kind, number) for kind in NUMBERS for number in SMALL]
-    return [*named, *tricky, *counted, ("identity-method", "a"), ("identity-method", "b")]
+    counted = [("number", code, number) for code in NUMBERS for number in SMALL]
+    return [*(("value", code) for code in VALUES), *counted]
 
 
 SMALL = (0, 1, 2, -1, -2)
-numbers = st.tuples(st.just("number"), st.sampled_from(sorted(NUMBERS)), st.sampled_from(SMALL))
 leaves: st.SearchStrategy[Recipe] = st.one_of(
-    numbers,
-    st.tuples(st.just("number"), st.sampled_from(["int", "float", "str"]), st.integers()),
-    st.tuples(st.just("named"), st.sampled_from(sorted(NAMED))),
-    st.tuples(st.just("tricky"), st.sampled_from(sorted(TRICKY))),
-    st.tuples(st.just("identity-method"), st.sampled_from("ab")),
+    st.tuples(st.just("number"), st.sampled_from(NUMBERS), st.sampled_from(SMALL)),
+    st.tuples(st.just("number"), st.sampled_from(["int(n)", "float(n)", "str(n)"]), st.integers()),
+    st.tuples(st.just("value"), st.sampled_from(VALUES)),
 )
 
 
 def _grow(parts: st.SearchStrategy[Recipe], *, hashable: bool) -> st.SearchStrategy[Recipe]:
     kinds: list[st.SearchStrategy[Recipe]] = []
-    for kind in BUILDERS:
+    for kind, (number, _) in BUILDERS.items():
         if hashable and kind == "slice":  # no hash before Python 3.12
             continue
         if kind in FREE:
-            many = st.lists(parts, max_size=ARITY[kind])
+            many = st.lists(parts, max_size=number)
             kinds.append(many.map(lambda items, kind=kind: (kind, *items)))
         else:
-            kinds.append(st.tuples(st.just(kind), *[parts] * ARITY.get(kind, 1)))
+            kinds.append(st.tuples(st.just(kind), *[parts] * number))
     return st.one_of(kinds)
 
 
@@ -371,12 +304,11 @@ def edits(draw: st.DrawFn) -> tuple[Recipe, Recipe]:
     kind, *parts = old
     changes: list[st.SearchStrategy[Recipe]] = [leaves, st.just(("tuple", old))]
     if kind == "number":
-        others = st.tuples(st.just("number"), st.sampled_from(sorted(NUMBERS)), st.just(parts[1]))
+        others = st.tuples(st.just("number"), st.sampled_from(NUMBERS), st.just(parts[1]))
         changes += [others, others] if parts[1] in SMALL else []
     if kind in BUILDERS and kind != "slice":
-        twins = [
-            k for k in BUILDERS if k != "slice" and (k in FREE or ARITY.get(k, 1) == len(parts))
-        ]
+        twins = [k for k, (n, _) in BUILDERS.items() if k in FREE or n == len(parts)]
+        twins.remove("slice") if "slice" in twins else None
         changes.append(st.sampled_from(twins).map(lambda twin: (twin, *parts)))
         changes.append(st.just((kind, *reversed(parts))))
     if kind in FREE and parts:
