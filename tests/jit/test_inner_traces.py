@@ -4,6 +4,7 @@ import functools
 import gc
 import types
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.property.drawn_programs import WAYS, program_of
 
 import leafwise as lw
 
@@ -36,12 +38,6 @@ class Held:
 
     def times(self, x: Any) -> Any:
         return x * self.value
-
-    def body(self, _: Any, c: Any) -> Any:
-        return c * self.value
-
-    def scanned(self, c: Any, _: Any) -> Any:
-        return c * self.value, None
 
 
 def test_a_helper_of_two_values() -> None:
@@ -173,38 +169,6 @@ def of_a_while(held: Held) -> Any:
     return lambda x: jax.lax.while_loop(smaller, step, x)
 
 
-def of_a_cond(held: Held) -> Any:
-    one, other = lambda x: x * held.value, lambda x: x - held.value
-    return lambda x: jax.lax.cond(x[0] > 0, one, other, x)
-
-
-def of_a_fori_loop(held: Held) -> Any:
-    def function(x: Any) -> Any:
-        few = jax.lax.fori_loop(0, 1, held.body, x)
-        return few + jax.lax.fori_loop(0, jnp.int32(few[0]), held.body, x)
-
-    return function
-
-
-def of_a_custom_jvp(held: Held) -> Any:
-    ruled = jax.custom_jvp(lambda x: x * held.value)
-    ruled.defjvp(lambda p, t: (p[0] * held.value, t[0] * held.value))
-    jitted = jax.jit(ruled)
-    return lambda x: jax.grad(lambda y: jitted(y).sum())(x) + ruled(x)
-
-
-def of_a_custom_vjp(held: Held) -> Any:
-    ruled = jax.custom_vjp(lambda x: x * held.value)
-    ruled.defvjp(lambda x: (x * held.value, None), lambda _, g: (g * held.value,))
-    jitted = jax.jit(ruled)
-    return lambda x: jax.grad(lambda y: jitted(y).sum())(x) + ruled(x)
-
-
-def of_transformations(held: Held) -> Any:
-    helper = jax.jit(held.times)
-    return lambda x: jax.vmap(helper)(x) + jax.grad(lambda y: helper(y).sum())(x)
-
-
 def bound_again(held: Held) -> Any:
     make = lambda value: lambda x: x * value  # noqa: E731
     inner = make(held.value)
@@ -233,12 +197,21 @@ def plus_one(inner: Any, x: Any) -> Any:
     return inner(x) + 1
 
 
-def scan(body: Any) -> Callable[[Any], Any]:
-    return lambda x: jax.lax.scan(body, x, None, length=1)[0]
+def of_way(way: str) -> Callable[[Held], Any]:
+    """Return what makes a helper that is written in one way."""
+
+    def make(held: Held) -> Any:
+        with closing(program_of([], WAYS[way], "x * held.value").build(held=held)) as built:
+            return built.function
+
+    return make
 
 
-SHARED: dict[str, Callable[[Held], Any]] = {
-    "a jitted helper": lambda held: jax.jit(held.times),
+KEPT_WAYS = (  # of which JAX keeps a trace
+    *("jit", "jitted method", "partial", "checkpoint", "checkpoint of jit", "scan"),
+    *("fori", "cond", "custom_jvp", "custom_vjp", "vmap", "grad"),
+)
+SHARED: dict[str, Callable[[Held], Any]] = {way: of_way(way) for way in KEPT_WAYS} | {
     "a jitted object": lambda held: jax.jit(held),
     "a helper under lw.jit": lambda held: jit(held.times, on_stale="raise"),
     "an object under lw.jit": lambda held: jax.vmap(jit(held, on_stale="raise")),
@@ -247,19 +220,8 @@ SHARED: dict[str, Callable[[Held], Any]] = {
     "a helper of equinox": lambda held: eqx.filter_jit(lambda x: x * held.value),
     "out of reach": out_of_reach,
     "a static argument": of_a_static_argument,
-    "a partial": lambda held: jax.jit(functools.partial(lambda h, x: h.times(x), held)),
-    "an object that is called": lambda held: jax.jit(lambda x: held(x)),
     "an argument": lambda held: jax.jit(lambda x: step(held, x)),
-    "a scan": lambda held: scan(lambda c, _: (c * held.value, None)),
-    "a method in a scan": lambda held: scan(held.scanned),
     "a while": of_a_while,
-    "a cond": of_a_cond,
-    "a fori_loop": of_a_fori_loop,
-    "a checkpoint": lambda held: jax.checkpoint(lambda x: x * held.value),
-    "a checkpoint of a jit": lambda held: jax.checkpoint(jax.jit(lambda x: x * held.value)),
-    "a custom_jvp": of_a_custom_jvp,
-    "a custom_vjp": of_a_custom_vjp,
-    "transformations": of_transformations,
     "a closure bound again": bound_again,
 }
 

@@ -23,6 +23,9 @@ NUMBERS: Final = (
     *("np.float32(2)", "np.float32(0.5)", "np.int8(2)"),
 )
 
+OBJECT: Final = "NAME = Thing(a=VALUE, b=1.0)"
+OTHER: Final = "NAME.b = object()"
+
 
 @dataclasses.dataclass(frozen=True)
 class State:
@@ -72,6 +75,11 @@ def _simple(setup: str, use: str, change: str, *noise: str) -> Simple:
     return Simple(setup, use, change, noise)
 
 
+def _held(setup: str, use: str, *noise: str) -> Simple:
+    """Return a strategy of places in an attribute of an object that has another one."""
+    return Simple(setup, use, "NAME.a = VALUE", (OTHER, *noise))
+
+
 def _listed(
     setup: str, use: str, *states: tuple[str, str | None]
 ) -> Callable[[Random, str], Place]:
@@ -85,8 +93,6 @@ def _listed(
     return place
 
 
-OBJECT: Final = "NAME = Thing(a=VALUE, b=1.0)"
-OTHER: Final = "NAME.b = object()"
 PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
     "global": _simple("NAME = VALUE", "NAME", "NAME = VALUE"),
     "cell": _simple(
@@ -102,7 +108,7 @@ PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
         "get_NAME()",
         "put_NAME(VALUE)",
     ),
-    "attribute": _simple(OBJECT, "NAME.a", "NAME.a = VALUE", OTHER),
+    "attribute": _held(OBJECT, "NAME.a"),
     "rebound object": _simple(OBJECT, "NAME.a", OBJECT, OTHER),
     "slot": _simple("NAME = Slotted(VALUE)", "NAME.a", "NAME.a = VALUE", "NAME.b = 3.0"),
     "chain": _simple(
@@ -112,9 +118,7 @@ PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
         "NAME.b = 2",
         "NAME.t.b = 2",
     ),
-    "class attribute": _simple(
-        "class NAME:\n    a, b = VALUE, 1.0", "NAME.a", "NAME.a = VALUE", OTHER
-    ),
+    "class attribute": _held("class NAME:\n    a, b = VALUE, 1.0", "NAME.a"),
     "inherited": _simple(
         "class OfNAME(Thing):\n    a = VALUE\nNAME = OfNAME()",
         "NAME.a",
@@ -122,9 +126,7 @@ PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
         OTHER,
         "OfNAME.b = 2",
     ),
-    "shadowed": _simple(
-        "class OfNAME(Thing):\n    a = VALUE\nNAME = OfNAME()", "NAME.a", "NAME.a = VALUE", OTHER
-    ),
+    "shadowed": _held("class OfNAME(Thing):\n    a = VALUE\nNAME = OfNAME()", "NAME.a"),
     "property": _simple(
         "class OfNAME(Thing):\n    @property\n    def a(self):\n        return self.raw\n"
         "NAME = OfNAME(raw=VALUE)",
@@ -140,67 +142,49 @@ PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
         OTHER,
         "vars(OfNAME)['a'].other = 2",
     ),
-    "method": _simple(
+    "method": _held(
         "class OfNAME(Thing):\n    def get(self, k=1):\n        return self.a\n"
         "NAME = OfNAME(a=VALUE)",
         "NAME.get()",
-        "NAME.a = VALUE",
-        OTHER,
         "OfNAME.unused = lambda self: self.b",
     ),
-    "super": _simple(
+    "super": _held(
         "class OfNAME(Thing):\n    def get(self):\n        return self.a\n"
         "class SubNAME(OfNAME):\n    def get(self):\n        return super().get()\n"
         "NAME = SubNAME(a=VALUE)",
         "NAME.get()",
-        "NAME.a = VALUE",
-        OTHER,
     ),
-    "callable": _simple(
+    "callable": _held(
         "class OfNAME(Thing):\n    def __call__(self):\n        return self.a\n"
         "NAME = OfNAME(a=VALUE)",
         "NAME()",
-        "NAME.a = VALUE",
-        OTHER,
     ),
     "argument": _simple(
         OBJECT + "\ndef of_NAME(it, k):\n    return it.a", "of_NAME(NAME, 1)", OBJECT, OTHER
     ),
-    "keyword argument": _simple(
-        OBJECT + "\ndef of_NAME(k, *, it):\n    return it.a",
-        "of_NAME(1, it=NAME)",
-        "NAME.a = VALUE",
-        OTHER,
+    "keyword argument": _held(
+        OBJECT + "\ndef of_NAME(k, *, it):\n    return it.a", "of_NAME(1, it=NAME)"
     ),
-    "argument of an argument": _simple(
+    "argument of an argument": _held(
         OBJECT
         + "\ndef inner_NAME(it):\n    return it.a\n"
         + "def of_NAME(it, k):\n    return inner_NAME(it)",
         "of_NAME(NAME, 1)",
-        "NAME.a = VALUE",
-        OTHER,
     ),
-    "argument of a method": _simple(
+    "argument of a method": _held(
         OBJECT + "\nclass OfNAME:\n    def get(self, it):\n        return it.a\nby_NAME = OfNAME()",
         "by_NAME.get(NAME)",
-        "NAME.a = VALUE",
-        OTHER,
         "by_NAME.x = 2",
     ),
-    "default that an inner function reads": _simple(
-        OBJECT + "\ndef get_NAME(it=NAME):\n    return (lambda: it.a)()",
-        "get_NAME()",
-        "NAME.a = VALUE",
-        OTHER,
+    "default that an inner function reads": _held(
+        OBJECT + "\ndef get_NAME(it=NAME):\n    return (lambda: it.a)()", "get_NAME()"
     ),
-    "wrapped function": _simple(
+    "wrapped function": _held(
         OBJECT
         + "\ndef around_NAME(fn):\n    @functools.wraps(fn)\n"
         + "    def wrapper(*args, **kwargs):\n        return fn(*args, **kwargs)\n"
         + "    return wrapper\n@around_NAME\ndef of_NAME(k, it):\n    return it.a",
         "of_NAME(1, it=NAME)",
-        "NAME.a = VALUE",
-        OTHER,
     ),
     "item": _simple(
         "NAME = {'a': VALUE, 'b': 1}", "NAME['a']", "NAME['a'] = VALUE", "NAME['b'] = 2"
@@ -224,11 +208,8 @@ PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
     "partial": _simple(
         "NAME = functools.partial(second, 1, b=VALUE)", "NAME()", "NAME.keywords['b'] = VALUE"
     ),
-    "partial of an object": _simple(
-        OBJECT + "\npart_NAME = functools.partial(lambda it: it.a, NAME)",
-        "part_NAME()",
-        "NAME.a = VALUE",
-        OTHER,
+    "partial of an object": _held(
+        OBJECT + "\npart_NAME = functools.partial(lambda it: it.a, NAME)", "part_NAME()"
     ),
     "module": _simple(
         "MODULE.NAME = VALUE",
@@ -242,7 +223,7 @@ PLACES: Final[dict[str, Any]] = {  # which draw a place of a name
         "MODULE.NAME = VALUE",
         "MODULE.another_NAME = 2",
     ),
-    "getattr": _simple(OBJECT, "getattr(NAME, 'a', 7.0)", "NAME.a = VALUE", OTHER, "NAME.c = 3"),
+    "getattr": _held(OBJECT, "getattr(NAME, 'a', 7.0)", "NAME.c = 3"),
     "numpy": _listed(
         "NAME = np.full(2, 2.0, np.float32)",
         "NAME[0]",
@@ -454,6 +435,10 @@ WAYS: Final[dict[str, str]] = {
     "custom_jvp": (
         "@jax.custom_jvp\ndef NAME(x):\n    return EXPR\n"
         "NAME.defjvp(lambda p, t: (NAME(p[0]), t[0]))"
+    ),
+    "custom_vjp": (
+        "@jax.custom_vjp\ndef NAME(x):\n    return EXPR\n"
+        "NAME.defvjp(lambda x: (NAME(x), None), lambda _, g: (g,))"
     ),
 }
 
