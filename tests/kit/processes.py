@@ -9,11 +9,17 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def run_python(source: str, *arguments: str, given: bytes = b"", **variables: str) -> bytes:
+def run_python(
+    source: str,
+    *arguments: str,
+    given: bytes = b"",
+    python: str = sys.executable,
+    **variables: str,
+) -> bytes:
     """Run a program that finds what tests find; return what it prints, unless it fails."""
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(source), *arguments],
+        [python, "-c", textwrap.dedent(source), *arguments],
         input=given,
         env={**os.environ, "PYTHONPATH": path, **variables},
         capture_output=True,

@@ -1,7 +1,8 @@
 """What `captures` reports is what JAX puts into the program, of generated functions."""
 
-from collections import Counter, namedtuple
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 import jax
@@ -12,19 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from jax.extend.core import Literal
+from tests.kit.trees import pytrees
 
 import leafwise as lw
 
 from .drawn_programs import PLACES, WAYS, Program, program_of
-
-Pair = namedtuple("Pair", ["one", "other"])  # noqa: PYI024  # as users write it
-
-
-@lw.pytree
-class Node:
-    w: Any
-    tag: str = lw.static_field(default="relu")
-
 
 LITERALS = (3, -7, True, False, 0.5, 2 + 1j, np.float32(1.5), np.int8(3), np.bool_(True))
 LITERALS += (np.array(2.5), np.array(4, np.int16), ml_dtypes.bfloat16(2), 2**31 - 1)
@@ -40,17 +33,7 @@ ARRAYS: tuple[Callable[[], Any], ...] = (
     lambda: jax.random.split(jax.random.key(1), 2),
 )
 leaf_values = st.sampled_from(LITERALS) | st.sampled_from(ARRAYS).map(lambda make: make())
-values = st.recursive(
-    leaf_values,
-    lambda inner: (
-        st.lists(inner, min_size=1, max_size=2)
-        | st.dictionaries(st.sampled_from(["a", "b"]), inner, min_size=1)
-        | st.tuples(inner, st.none())
-        | st.builds(Pair, inner, inner)
-        | st.builds(Node, inner)
-    ),
-    max_leaves=3,
-)
+values = pytrees(leaf_values, max_leaves=3)
 
 READ = (
     *("global", "cell", "attribute", "slot", "chain", "class attribute", "property", "method"),
@@ -129,12 +112,9 @@ def _reported(found: lw.types.Captures) -> tuple[list[Any], list[Any]]:
 def test_reports_agree_with_jaxprs(drawn: tuple[Program, dict[str, Any]]) -> None:
     """The constants and literals of a jaxpr are those that the report names, and no others."""
     program, held = drawn
-    built = program.build(leaves=jax.tree.leaves, **held)
-    try:
+    with closing(program.build(leaves=jax.tree.leaves, **held)) as built:
         found = lw.captures(built.function)
         closed = jax.make_jaxpr(built.function)(1.0)
-    finally:
-        built.close()
     constants, literals = _reported(found)
     baked, written = _baked_in(closed)
     told = f"{program.source}\n{found}\n{closed}"

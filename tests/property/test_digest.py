@@ -5,7 +5,6 @@ A digest leaves out what means nothing to another process, and objects with thei
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import jax
 import pytest
 from hypothesis import event, given
+from tests.kit.processes import run_python
 from tests.kit.trees import pytrees
 
 import leafwise as lw
@@ -98,31 +98,20 @@ print(json.dumps(found))
 """
 
 
-def in_a_process(python: str, seed: int) -> dict[str, str]:
+def in_a_process(seed: int, python: str = sys.executable) -> dict[str, str]:
     """Return what the script prints in another process."""
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": str(seed),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    if python != sys.executable:
-        environment["PYTHONPATH"] = str(Path(lw.__file__).parents[1])
-    run = subprocess.run(
-        [python, "-W", "error", "-c", SCRIPT, str(Path(__file__).parent)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    found: dict[str, str] = json.loads(run.stdout)
-    return found
+    variables = {"PYTHONHASHSEED": str(seed), "PYTHONWARNINGS": "error"}
+    if python != sys.executable:  # which has packages of its own
+        variables["PYTHONPATH"] = str(Path(lw.__file__).parents[1])
+    printed = run_python(SCRIPT, str(Path(__file__).parent), python=python, **variables)
+    digests: dict[str, str] = json.loads(printed)
+    return digests
 
 
 @pytest.mark.nightly
 def test_digests_are_the_same_under_another_hash_seed() -> None:
     """Neither the order of sets nor an address reaches a digest: 600 values in two processes."""
-    one, other = (in_a_process(sys.executable, seed) for seed in (0, 1))
+    one, other = map(in_a_process, (0, 1))
     assert one == other
     assert len(set(one.values())) > 300
 
@@ -134,7 +123,7 @@ OTHER_PYTHON = "LEAFWISE_OTHER_PYTHON"
 @pytest.mark.skipif(OTHER_PYTHON not in os.environ, reason=f"{OTHER_PYTHON} names no interpreter")
 def test_digests_are_the_same_on_another_python_and_jax() -> None:
     """They hold between versions of Python, NumPy and JAX."""
-    assert in_a_process(sys.executable, 0) == in_a_process(os.environ[OTHER_PYTHON], 1)
+    assert in_a_process(0) == in_a_process(1, os.environ[OTHER_PYTHON])
 
 
 STRUCTURAL = {ReasonKind.CLASS, ReasonKind.STRUCTURE, ReasonKind.STATIC, ReasonKind.COMPARISON}

@@ -4,11 +4,12 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
-import pytest
 
 import leafwise as lw
+from leafwise.interop.equinox import Module
 
 T = TypeVar("T")
 
@@ -114,6 +115,26 @@ class Net:
         RUNS.append("Net")
 
 
+class PlainModule(eqx.Module):
+    inner: Any
+    name: str = eqx.field(static=True)
+
+
+class Mixed(Module):
+    x: jax.Array
+    act: str = lw.static_field()
+
+    def __post_init__(self) -> None:
+        RUNS.append("Mixed")
+
+
+@lw.pytree
+class Holder:
+    module: Any
+    mixed: Any
+    name: str = lw.static_field(default="holder")
+
+
 FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     **dict.fromkeys(
         (Layer, SlottedLayer, ManyLayer, ForeignLayer),
@@ -122,6 +143,9 @@ FIELDS: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {
     WideLayer: (("w", "b", "scale"), ("act", "config", "rank", "depth")),
     Counter: (("x", "step", "on"), ("level",)),
     Net: (("layers", "step", "gap", "none"), ("name",)),
+    PlainModule: (("inner",), ("name",)),
+    Mixed: (("x",), ("act",)),
+    Holder: (("module", "mixed"), ("name",)),
 }
 """The dynamic and the static fields of each class, by hand: leafwise is not asked."""
 
@@ -131,17 +155,14 @@ def statics_of(tree: Any) -> Any:
     cls = type(tree)
     if cls in FIELDS:
         dynamic, static = FIELDS[cls]
-        values = [getattr(tree, name) for name in static]
+        values = [(name, getattr(tree, name)) for name in static]
         return (
             cls,
-            [(name, type(value), repr(value)) for name, value in zip(static, values, strict=True)],
+            [(name, type(value), repr(value)) for name, value in values],
             [statics_of(getattr(tree, name)) for name in dynamic],
         )
     if cls is dict:
-        return (
-            cls,
-            [(key, statics_of(value)) for key, value in sorted(tree.items())],
-        )  # as JAX has them
+        return cls, [(key, statics_of(tree[key])) for key in sorted(tree)]  # as JAX has them
     if isinstance(tree, list | tuple):
         return (cls, [statics_of(value) for value in tree])
     return None if tree is None else "leaf"
@@ -177,40 +198,7 @@ def net(act: str) -> Net:
 
 def modules(act: str) -> Any:
     """Return a class of ours with an `equinox.Module` with a class of ours inside."""
-    holder, module, mixed = _equinox_classes()
-    return holder(module(layer(Layer, act), "m"), mixed(f32(0.75), act))
-
-
-_MADE: list[Any] = []
-
-
-def _equinox_classes() -> Any:
-    if not _MADE:
-        eqx = pytest.importorskip("equinox")
-        from leafwise.interop.equinox import Module
-
-        class Plain(eqx.Module):
-            inner: Any
-            name: str = eqx.field(static=True)
-
-        class Mixed(Module):
-            x: jax.Array
-            act: str = lw.static_field()
-
-            def __post_init__(self) -> None:
-                RUNS.append("Mixed")
-
-        @lw.pytree
-        class Holder:
-            module: Any
-            mixed: Any
-            name: str = lw.static_field(default="holder")
-
-        FIELDS[Plain] = (("inner",), ("name",))
-        FIELDS[Mixed] = (("x",), ("act",))
-        FIELDS[Holder] = (("module", "mixed"), ("name",))
-        _MADE.extend((Holder, Plain, Mixed))
-    return _MADE
+    return Holder(PlainModule(layer(Layer, act), "m"), Mixed(f32(0.75), act))
 
 
 def _layers(cls: Callable[..., Any]) -> Callable[[str], Any]:
