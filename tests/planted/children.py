@@ -65,12 +65,11 @@ class SortedByName(Body):
 class NoneDropped(Body):
     """Flatten leaves a child out that is None, and the next one takes its place."""
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return tuple(child for child in self.children() if child is not None), self.key()
+    def children(self) -> tuple[Any, ...]:
+        return tuple(child for child in super().children() if child is not None)
 
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        pairs = zip(self.keys(), self.children(), strict=True)
-        return tuple(pair for pair in pairs if pair[1] is not None), self.key()
+    def keys(self) -> tuple[Any, ...]:
+        return tuple(GetAttrKey(name) for name in NAMES if getattr(self, name) is not None)
 
     @classmethod
     def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
@@ -206,16 +205,11 @@ class ValueInAux(Body):
 class ChildHidden(Body):
     """An array is in the aux_data, compared by identity: no gradient, and stale."""
 
-    def children(self) -> tuple[Any, ...]:
-        return self.pos, self.drag, self.mass
-
-    def keys(self) -> tuple[Any, ...]:
-        return GetAttrKey("pos"), GetAttrKey("drag"), GetAttrKey("mass")
+    CHILDREN = ("pos", "drag", "mass")
 
     def key(self) -> Any:
         return Statics(name=self.name, vel=ByIdentity(self.vel))
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Iterable[Any]) -> Self:
-        pos, drag, mass = children
-        return super().tree_unflatten(aux, (pos, drag, aux.values["vel"].array, mass))
+    def read(cls, aux: Any) -> dict[str, Any]:
+        return {"name": aux.values["name"], "vel": aux.values["vel"].value}

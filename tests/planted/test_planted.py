@@ -23,7 +23,7 @@ from . import (  # noqa: F401  # they fill the table
     paths,
     registrations,
 )
-from .score import CORRECT, FAULT
+from .conftest import CORRECT, FAULT
 from .statics import ZerosShared
 from .table import FAULTS, TWINS, Planted
 
