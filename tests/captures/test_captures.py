@@ -6,7 +6,6 @@ import io
 import json
 import operator
 import pickle
-import subprocess
 import sys
 import types
 import weakref
@@ -17,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.processes import run_python
 
 import leafwise as lw
 
@@ -399,4 +399,4 @@ print(lw.captures(lambda x: x * step))
 step(1.0)
 assert len(traces) == 1
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    run_python(code)

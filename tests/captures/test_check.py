@@ -1,6 +1,5 @@
 """What the check of a captured value covers, what is said of a change, and what can be done."""
 
-import dataclasses
 import enum
 import functools
 import threading
@@ -13,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.jit.stale_kinds import Frozen, Model, Thing
 from tests.kit.checks import check_of
 
 import leafwise as lw
@@ -23,13 +23,6 @@ from leafwise._statics.account import account_of
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
-
-
-class Thing:
-    """An object that holds what it is given."""
-
-    def __init__(self, **held: Any) -> None:
-        vars(self).update(held)
 
 
 def entry(value: Any) -> Traced:
@@ -151,7 +144,6 @@ def test_modules_of_nnx() -> None:
     with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
     net.layers[11].kernel[...] = kept
-    jitted(ONES)
     net.layers[1].kernel = nnx.Param(jnp.ones((2, 2)))
     with pytest.raises(lw.errors.StaleCaptureError):
         jitted(ONES)
@@ -161,16 +153,7 @@ class Kind(enum.Enum):
     ONE = 1
 
 
-class Configuration:
-    rate = 1.0
-
-    def __call__(self, x: Any) -> Any:
-        return x * self.rate
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    rate: float
+MODEL: Any = Model(rate=1.0)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +172,9 @@ class Frozen:
         (Kind.ONE, Way.STATIC),
         (Frozen(1.0), Way.STATIC),
         (Frozen, Way.STATIC),
-        (Configuration(), Way.PYTREE),
+        (MODEL, Way.PYTREE),
         (parameter_of, Way.STATIC),
-        (Configuration().__call__, Way.STATIC),
+        (MODEL.step, Way.STATIC),
         (jax.jit(parameter_of), Way.STATIC),
     ],
     ids=map(str, range(17)),
@@ -244,9 +227,9 @@ def test_the_fixes_of_a_text() -> None:
 
 def test_the_name_of_an_object_that_is_called() -> None:
     """It is that of its class, where JAX has none."""
-    model = Configuration()
+    model = Model(rate=1.0)
     said = stale(model, lambda: setattr(model, "rate", 2.0))
-    assert said.startswith("Configuration.__call__ captures ")
+    assert said.startswith("Model.__call__ captures ")
     assert "unnamed" not in said
 
 

@@ -18,17 +18,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.jit.stale_kinds import Thing
 
 import leafwise as lw
 
 pytestmark = pytest.mark.hazard
 
 jit: Any = lw.jit  # so that lambdas need no types
-
-
-class Held:
-    def __init__(self, *held: Any) -> None:
-        self.held = held
 
 
 def shared(value: Any) -> list[Any]:
@@ -44,16 +40,14 @@ OTHERS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
     "path": (lambda: Path("/a") / "b", lambda: Path("/a/c")),
     "sharding": (lambda: sharding("x"), lambda: sharding()),
     "sharing of lists": (lambda: shared([1]), lambda: [[1], [1]]),
-    "sharing of objects": (lambda: shared(Held(1)), lambda: [Held(1), Held(1)]),
+    "sharing of objects": (lambda: shared(Thing(a=1)), lambda: [Thing(a=1), Thing(a=1)]),
     "sharing of arrays": (lambda: shared(np.ones(2)), lambda: [np.ones(2), np.ones(2)]),
 }
 # A class that is defined again, as by a cell of a notebook, and one of another name.
 for name in ("One", "Other"):
-    one, other = (type(each, (), {}) for each in ("One", name))
-    OTHERS |= {
-        f"class {name}": (one, other),
-        f"class {name} in a list": (lambda one=one: [one()], lambda other=other: [other()]),
-    }
+    one, other = type("One", (), {}), type(name, (), {})
+    OTHERS[f"class {name}"] = one, other
+    OTHERS[f"class {name} in a list"] = (lambda one=one: [one()], lambda other=other: [other()])
 
 
 @pytest.mark.parametrize("kind", OTHERS)
@@ -163,17 +157,16 @@ def layer(k: float, *bases: type) -> type:
     return type("Layer", bases, {"go": lambda _, x: x * k} if k else {})
 
 
-def cells(factor: float, decorator: Any = lambda method: method) -> type:
-    """Run two cells of a notebook, of which the second inherits from a class of the first."""
-    space = NOTEBOOK
-    space["decorator"] = decorator
-    source = f"class B:\n    @decorator\n    def go(self, x): return x * {factor}"
-    exec(source, space)  # noqa: S102
-    exec("class M(B): pass", space)  # noqa: S102
-    return space["M"]  # type: ignore[no-any-return]
-
-
 NOTEBOOK: dict[str, Any] = {"__name__": "__main__"}
+
+
+def cells(factor: float, decorator: Any = lambda method: method) -> Any:
+    """Run two cells of a notebook, of which the second inherits from a class of the first."""
+    NOTEBOOK["decorator"] = decorator
+    source = f"class B:\n    @decorator\n    def go(self, x): return x * {factor}"
+    for cell in (source, "class M(B): pass"):
+        exec(cell, NOTEBOOK)  # noqa: S102
+    return NOTEBOOK["M"]
 
 
 def with_rule(make: Any, slope: float) -> Any:

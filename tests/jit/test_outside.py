@@ -17,6 +17,7 @@ from leafwise.types import Explanation, Reason
 
 # The shapes are those of no other test: JAX compiles each once in a process.
 WIDTH = 83
+Run = Callable[[int], Any]
 
 counts_runs = pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
 
@@ -28,21 +29,13 @@ def body(carry: Any, x: Any) -> Any:
 OPTIMIZER = optax.sgd(0.1, momentum=0.9)
 
 
-def mask(n: int) -> Any:
-    x = jnp.arange(float(WIDTH))
-    return x[x < n]
-
-
-def grown(n: int) -> Any:
-    return jnp.append(jnp.ones((n, 89)), 1.0)
-
-
-def longer(n: int) -> Any:
-    return jax.lax.scan(body, 0.0, jnp.ones(WIDTH + n))
-
-
-def joined(n: int) -> Any:
-    return jnp.concatenate([jnp.ones((2, 103))] + [jnp.ones((1, 103))] * n)
+# Each on a line of its own, by which runs are counted.
+ANOTHER_SIZE: list[tuple[str, Run]] = [
+    ("mask", lambda n: (x := jnp.arange(float(WIDTH)))[x < n]),
+    ("size", lambda n: jnp.append(jnp.ones((n, 89)), 1.0)),
+    ("xs", lambda n: jax.lax.scan(body, 0.0, jnp.ones(WIDTH + n))),
+    ("size", lambda n: jnp.concatenate([jnp.ones((2, 103))] + [jnp.ones((1, 103))] * n)),
+]
 
 
 def fresh_body(n: int) -> Any:
@@ -50,20 +43,11 @@ def fresh_body(n: int) -> Any:
 
 
 def fresh_branch(n: int) -> Any:
-    def more(x: Any) -> Any:
-        return x * WIDTH
-
-    def less(x: Any) -> Any:
-        return x - WIDTH
-
+    more, less = (lambda x: x * WIDTH), (lambda x: x - WIDTH)
     return jax.lax.cond(n > 1, more, less, 1.0)
 
 
-def shapes_of(n: int) -> Any:
-    return jax.eval_shape(lambda x: x * n, jnp.ones(WIDTH))
-
-
-def explanations(run: Callable[[int], Any]) -> list[Explanation]:
+def explanations(run: Run) -> list[Explanation]:
     """Return why JAX compiled again in the fifth run of a line."""
     with lw.watch() as log:
         for n in range(1, 6):
@@ -73,15 +57,13 @@ def explanations(run: Callable[[int], Any]) -> list[Explanation]:
     return [each for each in found if each.nearest is not None]
 
 
-def reasons(run: Callable[[int], Any]) -> list[Reason]:
+def reasons(run: Run) -> list[Reason]:
     return [reason for each in explanations(run) for reason in each.reasons]
 
 
 @counts_runs
-@pytest.mark.parametrize(
-    ("run", "path"), [(mask, "mask"), (grown, "size"), (longer, "xs"), (joined, "size")]
-)
-def test_another_size_in_each_run(run: Callable[[int], Any], path: str) -> None:
+@pytest.mark.parametrize(("path", "run"), ANOTHER_SIZE, ids=range(4))
+def test_another_size_in_each_run(path: str, run: Run) -> None:
     """The operation says what is of another size, and that it can be padded."""
     found = reasons(run)
     assert (path, Act.PAD) in {(each.path, each.fix.act) for each in found}
@@ -92,7 +74,7 @@ def test_another_size_in_each_run(run: Callable[[int], Any], path: str) -> None:
     ("run", "paths"),
     [(fresh_body, {"cond_fun", "body_fun"}), (fresh_branch, {"true_fun", "false_fun"})],
 )
-def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[str]) -> None:
+def test_a_function_that_the_line_makes(run: Run, paths: set[str]) -> None:
     """It is named, and what it captures that differs: defined once, it would go on with that."""
     found = reasons(run)
     if jax.__version_info__ < (0, 8, 1) and "true_fun" in paths:  # of a wrapper around `cond`
@@ -105,15 +87,8 @@ def test_a_function_that_the_line_makes(run: Callable[[int], Any], paths: set[st
 
 def test_the_shapes_of_a_function() -> None:
     """`eval_shape` traces a lambda of the line again in each run."""
+    shapes_of: Run = lambda n: jax.eval_shape(lambda x: x * n, jnp.ones(WIDTH))  # noqa: E731
     assert [each.outcome for each in explanations(shapes_of)] == ["retrace"]
-
-
-def kept_body(n: int) -> Any:
-    return jax.lax.scan(body, float(n), jnp.ones(WIDTH))
-
-
-def plain(n: int) -> Any:
-    return jnp.tanh(jnp.ones((WIDTH, 7))) * n
 
 
 def updated(n: int) -> Any:
@@ -121,8 +96,15 @@ def updated(n: int) -> Any:
     return OPTIMIZER.update(tree, OPTIMIZER.init(tree))
 
 
-@pytest.mark.parametrize("run", [kept_body, plain, updated])
-def test_what_is_kept(run: Callable[[int], Any]) -> None:
+KEPT: dict[str, Run] = {
+    "body": lambda n: jax.lax.scan(body, float(n), jnp.ones(WIDTH)),
+    "operation": lambda n: jnp.tanh(jnp.ones((WIDTH, 7))) * n,
+    "optimizer": updated,
+}
+
+
+@pytest.mark.parametrize("run", KEPT.values(), ids=KEPT)
+def test_what_is_kept(run: Run) -> None:
     """A function that is defined once, and equal shapes, are compiled once."""
     assert explanations(run) == []
 
@@ -130,10 +112,6 @@ def test_what_is_kept(run: Callable[[int], Any]) -> None:
 def leaves() -> Any:
     tree = {"a": jnp.ones(WIDTH), "b": jnp.int32(1), "c": jnp.ones((WIDTH, 5))}
     return jax.tree.map(lambda x, y: jnp.where(jnp.array(True), x, y * 2), tree, tree)
-
-
-def levels() -> Any:
-    return jax.lax.associative_scan(lambda x, y: x * y, jnp.ones(11))
 
 
 def gradient() -> Any:
@@ -144,10 +122,6 @@ def gradient() -> Any:
     return jax.value_and_grad(function)(jnp.float32(2.0))
 
 
-def powers() -> Any:
-    return [jnp.ones(WIDTH) ** n for n in (5, 6, 7)]
-
-
 def two_functions() -> Any:
     def run(fun: Any) -> Any:
         shape = jax.eval_shape(lambda x: fun(x), jnp.ones(WIDTH))
@@ -156,7 +130,16 @@ def two_functions() -> Any:
     return run(jnp.sin), run(lambda x: x * 2), run(lambda x: x * 3)
 
 
-@pytest.mark.parametrize("run", [*(leaves, levels, gradient, powers, two_functions)])
+FIRST_RUNS: dict[str, Callable[[], Any]] = {
+    "leaves": leaves,
+    "levels": lambda: jax.lax.associative_scan(lambda x, y: x * y, jnp.ones(11)),
+    "gradient": gradient,
+    "powers": lambda: [jnp.ones(WIDTH) ** n for n in (5, 6, 7)],
+    "two functions": two_functions,
+}
+
+
+@pytest.mark.parametrize("run", FIRST_RUNS.values(), ids=FIRST_RUNS)
 def test_the_first_run_of_a_line_is_no_repeat(run: Callable[[], Any]) -> None:
     """What is compiled for one leaf, dtype, constant, function or line repeats no other one."""
     with lw.watch() as log:

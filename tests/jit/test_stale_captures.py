@@ -26,18 +26,13 @@ from tests.kit.inside import count_events, short_file
 import leafwise as lw
 from leafwise._objects.methods import JittedFunction
 
+from .stale_kinds import Model
+
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
 
 rate = 1.0
 log: list[Any] = []
-
-
-class Settings:
-    """A configuration that can be assigned to."""
-
-    def __init__(self, rate: Any = 1.0) -> None:
-        self.rate = rate
 
 
 def scaled(x: Any) -> Any:
@@ -50,7 +45,7 @@ def _as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_copy_that_jax_keeps() -> None:
-    """Of an array of 64 bits JAX keeps a copy as long as any program does: a retrace drops it."""
+    """JAX caches its 32-bit copy of a 64-bit array; retracing drops the copy."""
     rates = np.ones(2)
     others, jitted = jax.jit(lambda x: x * rates), jit(lambda x: x + rates, on_stale="retrace")
     _ = others(ONES), jitted(ONES)
@@ -92,11 +87,8 @@ def test_an_array_of_64_bits_that_is_changed_in_place(shape: tuple[int, ...]) ->
 def test_a_trace_keeps_nothing() -> None:
     """What the callers of a function under `lw.jit` hold dies with them, before any collection."""
 
-    class Model:
-        rate = 2.0
-
     def caller() -> weakref.ref[Any]:
-        model = Model()
+        model = Model(rate=2.0)
         jit(lambda x: x * model.rate)(ONES)
         return weakref.ref(model)
 
@@ -114,13 +106,10 @@ def test_a_class_goes_with_its_jitted_function() -> None:
         return x * cls.rate
 
     def define() -> weakref.ref[Any]:
-        class Model:
-            rate = 2.0
-
-        step = jit(lambda x: use(Model, x))
+        cls: Any = type("Net", (), {"rate": 2.0})
+        cls.step = step = jit(lambda x: use(cls, x))
         _ = step(1.0), step(1.0)
-        Model.step = step  # type: ignore[attr-defined]
-        return weakref.ref(Model)
+        return weakref.ref(cls)
 
     found = define()
     gc.collect()
@@ -240,7 +229,7 @@ def test_a_call_that_is_traced_is_right() -> None:
 
 def test_the_message() -> None:
     """It names function, variable, line, both values and the fixes; it is pickled whole."""
-    settings = Settings()
+    settings = Model(rate=1.0)
 
     @jit(on_stale="raise")
     def step(x: Any) -> Any:
@@ -269,8 +258,8 @@ def test_the_message() -> None:
 
 def test_one_change_on_two_ways() -> None:
     """An attribute of an object that is in a list, too, is said once, by its own name."""
-    own = Settings()
-    every = [own, Settings(3.0)]
+    own = Model(rate=1.0)
+    every = [own, Model(rate=3.0)]
     jitted = jit(lambda x: x * own.rate + sum(one.rate for one in every), on_stale="raise")
     jitted(ONES)
     own.rate = 2.0
@@ -350,22 +339,17 @@ def test_nothing_runs_where_nothing_can_change() -> None:
     function(ONES)
     assert isinstance(function, JittedFunction)
     assert function.__call__ is function._leafwise_jax
-    assert isinstance(jit(Settings.__init__), jax.stages.Wrapped)
+    assert isinstance(jit(Model.step), jax.stages.Wrapped)
 
 
 def test_what_another_function_reads_is_its_own() -> None:
     """A function whose trace takes up one of JAX's functions has no captures of another."""
-
-    class Scale(Settings):
-        def times(self, x: Any) -> Any:
-            return x * self.rate
-
-    scale = Scale()
-    other = jit(lambda x: x + scale.times(x))
+    scale = Model(rate=1.0)
+    other = jit(lambda x: x + scale.step(x))
     other(ONES)
     relu = jit(lambda x: jax.nn.relu(x), on_stale="raise")
     relu(ONES)
-    scale = Scale(3.0)
+    scale = Model(rate=3.0)
     assert np.array_equal(relu(ONES), ONES)
 
 
@@ -401,7 +385,8 @@ def test_threads() -> None:
 @pytest.mark.parametrize("calls", [0, 1])
 def test_a_capture_that_changes_during_a_trace(calls: int) -> None:
     """The call gets what was read, and no later call gets that for another value."""
-    held, twin, read, changed = Settings(), Settings(), threading.Event(), threading.Event()
+    held, twin = Model(rate=1.0), Model(rate=1.0)
+    read, changed = threading.Event(), threading.Event()
 
     def scale(x: Any) -> Any:
         product = x * held.rate * twin.rate
@@ -431,17 +416,16 @@ def test_a_capture_that_changes_during_a_trace(calls: int) -> None:
     assert jitted(1.0) == 6.0
 
 
-def test_copies_and_pickles() -> None:
+def test_copies() -> None:
     """A copy checks captures, too."""
     jitted = jit(scaled, on_stale="raise")
-    jitted(ONES)
-    others = [copy.copy(jitted), copy.deepcopy(jitted)]
-    for other in others:
-        assert isinstance(other, JittedFunction)
-        assert other.__wrapped__ is scaled
-        assert np.array_equal(other(ONES), ONES)
+    copies = [jitted, copy.copy(jitted), copy.deepcopy(jitted)]
+    for each in copies:
+        assert isinstance(each, JittedFunction)
+        assert each.__wrapped__ is scaled
+        assert np.array_equal(each(ONES), ONES)
     globals()["rate"] = 2.0
-    for each in (jitted, *others):
+    for each in copies:
         with pytest.raises(lw.errors.StaleCaptureError):
             each(ONES)
 
@@ -469,7 +453,7 @@ def test_two_jits_of_one_function() -> None:
     assert np.array_equal(jit(function, on_stale="raise")(ONES), [4, 4])
 
 
-class Scaling(Settings):
+class Scaling(Model):
     """An object whose methods and calls read what is outside them."""
 
     def method(self, x: Any) -> Any:
@@ -484,7 +468,7 @@ class ByValue:
         return x * rate
 
 
-SCALING, PLACE = Scaling(), jax.sharding.SingleDeviceSharding(jax.devices()[0])
+SCALING, PLACE = Scaling(rate=1.0), jax.sharding.SingleDeviceSharding(jax.devices()[0])
 EQUAL: dict[str, tuple[Callable[[], Any], dict[str, Any]]] = {
     "bound method": (lambda: SCALING.method, {}),
     "callable object": (ByValue, {}),
@@ -511,7 +495,7 @@ def test_two_jits_of_equal_callables(kind: str) -> None:
 
 def test_equal_callables_let_go_of_each_other() -> None:
     """What is shared keeps neither of two jitted methods alive, nor their object."""
-    held = Scaling()
+    held = Scaling(rate=1.0)
     first, second = jit(held.method), jit(held.method)
     assert (first(ONES).tolist(), second(ONES).tolist()) == ([1, 1], [1, 1])
     assert len(first.traces) == len(second.traces) == 1
@@ -550,10 +534,7 @@ def test_values_that_do_not_come_back_are_let_go_of() -> None:
 def test_a_function_that_was_first_jitted_without_a_check() -> None:
     """Its programs were not observed, so that they are not taken up by a `lw.jit` that checks."""
     value = 1.0
-
-    def function(x: Any) -> Any:
-        return x * value
-
+    function = lambda x: x * value  # noqa: E731
     assert jit(function, on_stale="ignore")(2.0) == 2.0
     step = jit(function, on_stale="raise")
     assert step(2.0) == 2.0

@@ -1,6 +1,5 @@
 """`lw.Static[...]` in the signature of a function: its arguments are static, and sound."""
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -12,6 +11,8 @@ import numpy as np
 import pytest
 
 import leafwise as lw
+
+from .stale_kinds import Frozen, Thing
 
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]
@@ -32,11 +33,6 @@ def by_text(n: "Count", x: Any, *, mode: "lw.Static[Unknown]" = None) -> Any:
 
 def positional(n: Count, /, x: Any, m: lw.Static[int] = 2) -> jax.Array:
     return jnp.zeros((n, m)) + x
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    sizes: tuple[Any, ...]
 
 
 @lw.pytree
@@ -92,12 +88,12 @@ def test_argument_is_static(name: str) -> None:
 
 def test_other_markers() -> None:
     """The marker of jax_dataclasses is heeded, as its own `jit` does."""
-    theirs = Annotated[Annotated[int, "__jax_dataclasses_static_field__"], "documented"]
 
     def zeros(n: Any) -> jax.Array:
         return jnp.zeros(n)
 
-    zeros.__annotations__["n"] = theirs
+    theirs = Annotated[int, "__jax_dataclasses_static_field__"]
+    zeros.__annotations__["n"] = Annotated[theirs, "documented"]
     assert lw.jit(zeros)(3).shape == (3,)
 
 
@@ -115,9 +111,9 @@ def test_values_are_distinct() -> None:
     seen: list[Any] = []
     with lw.storm_guard(None):
         for value in [*VALUES, float("nan"), float("nan"), *VALUES]:
-            kept(Config((value,)), 1.0)
+            kept(Frozen((value,)), 1.0)
     assert len(seen) == len(kept.traces) == kept.cache_size() == len(VALUES) + 1
-    assert [str(each) for each in seen[:-1]] == [str(Config((each,))) for each in VALUES]
+    assert [str(each) for each in seen[:-1]] == [str(Frozen((each,))) for each in VALUES]
 
 
 def test_what_is_said() -> None:
@@ -198,22 +194,13 @@ def test_local_alias() -> None:
 def test_mutation_is_found() -> None:
     """Inside `check_statics` a value that changed in place raises, as in a field."""
 
-    class Options:
-        size = 1
-
-        def __hash__(self) -> int:
-            return 1
-
-        def __eq__(self, other: object) -> bool:
-            return self is other
-
     @lw.jit
-    def sized(options: lw.Static[Options], x: Any) -> Any:
+    def sized(options: lw.Static[Thing], x: Any) -> Any:
         return x + options.size
 
-    options = Options()
+    options: Any = Thing(size=1)
     sized(options, 1.0)
-    vars(options)["size"] = 2
+    options.size = 2
     with lw.debug.check_statics(), pytest.raises(lw.errors.StaticMutatedError, match="sized"):
         sized(options, 1.0)
 
