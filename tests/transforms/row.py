@@ -65,7 +65,6 @@ class Row:
     key: str
     group: str
     name: str
-    what: str
     build: Callable[[Seen], Function]
     plain: Function
     traces: tuple[str, str, str]
@@ -90,7 +89,7 @@ class Rows(list[Row]):
         self.group = group
 
     def add(
-        self, name: str, what: str, plain: Function, traces: tuple[str, str, str], **more: Any
+        self, name: str, plain: Function, traces: tuple[str, str, str], **more: Any
     ) -> Callable[[Callable[[Seen], Function]], Callable[[Seen], Function]]:
         """Make a row of the function below, which builds the transformed one."""
 
@@ -100,7 +99,6 @@ class Rows(list[Row]):
                     key=build.__name__.strip("_"),
                     group=self.group,
                     name=name,
-                    what=what,
                     build=build,
                     plain=plain,
                     traces=traces,

@@ -27,14 +27,13 @@ def _scaled_slope(p: Any) -> Any:
     return _times(slope(step(p)), 1.5)
 
 
-@ROWS.add("`jax.grad`", "argument and gradient", _scaled_slope, EACH_CALL)
+@ROWS.add("`jax.grad`", _scaled_slope, EACH_CALL)
 def grad(seen: Seen) -> Function:
     return jax.grad(lambda p: total(seen.step(p)), allow_int=True)
 
 
 @ROWS.add(
     "`jax.value_and_grad(has_aux=True)`",
-    "argument, gradient and auxiliary output",
     lambda p: ((total(step(p)), step(p)), _scaled_slope(p)),
     EACH_CALL,
 )
@@ -50,16 +49,12 @@ def _moved(p: Any) -> Any:
     return _times(ones(p), 1.5)
 
 
-@ROWS.add(
-    "`jax.jvp`", "primals, tangents and both results", lambda p: (step(p), _moved(p)), EACH_CALL
-)
+@ROWS.add("`jax.jvp`", lambda p: (step(p), _moved(p)), EACH_CALL)
 def jvp(seen: Seen) -> Function:
     return lambda p: jax.jvp(seen.step, (p,), (ones(p),))
 
 
-@ROWS.add(
-    "`jax.vjp`", "primals, cotangents and both results", lambda p: (step(p), _moved(p)), EACH_CALL
-)
+@ROWS.add("`jax.vjp`", lambda p: (step(p), _moved(p)), EACH_CALL)
 def vjp(seen: Seen) -> Function:
     def run(p: Any) -> Any:
         out, pull = jax.vjp(seen.step, p)
@@ -68,7 +63,7 @@ def vjp(seen: Seen) -> Function:
     return run
 
 
-@ROWS.add("`jax.linearize`", "as `jax.jvp`", lambda p: (step(p), _moved(p)), EACH_CALL)
+@ROWS.add("`jax.linearize`", lambda p: (step(p), _moved(p)), EACH_CALL)
 def linearize(seen: Seen) -> Function:
     def run(p: Any) -> Any:
         out, push = jax.linearize(seen.step, p)
@@ -79,7 +74,6 @@ def linearize(seen: Seen) -> Function:
 
 @ROWS.add(
     "`jax.linear_transpose`",
-    "argument and result of the transpose",
     lambda p: jax.tree.map(lambda leaf: leaf * 2, floats(p)[0]),
     EACH_CALL,
     note="of the leaves that have derivatives: `lw.partition`",
@@ -99,7 +93,6 @@ def linear_transpose(seen: Seen) -> Function:
 
 @ROWS.add(
     "`jax.jacfwd`, `jax.jacrev`",
-    "argument and Jacobian",
     lambda p: (floats(_scaled_slope(p))[0],) * 2,
     ("jacfwd 1, jacrev 1",) * 3,
     forward=NO_QUESTION,
@@ -131,14 +124,7 @@ def _curvature(p: Any) -> Any:
     return treedef.unflatten(rows)
 
 
-@ROWS.add(
-    "`jax.hessian`",
-    "argument; the Hessian is an instance of instances",
-    _curvature,
-    EACH_CALL,
-    forward=NO_QUESTION,
-    reverse=NO_QUESTION,
-)
+@ROWS.add("`jax.hessian`", _curvature, EACH_CALL, forward=NO_QUESTION, reverse=NO_QUESTION)
 def hessian(seen: Seen) -> Function:
     def run(p: Any) -> Any:
         numbers, rest = floats(p)
@@ -157,11 +143,7 @@ def _bent(p: Any) -> Any:
 
 
 @ROWS.add(
-    "`jax.custom_jvp`",
-    "argument, and primals and tangents of the rule",
-    _bent,
-    EACH_CALL,
-    note="the rule runs when the function is differentiated",
+    "`jax.custom_jvp`", _bent, EACH_CALL, note="the rule runs when the function is differentiated"
 )
 def custom_jvp(seen: Seen) -> Function:
     function = jax.custom_jvp(lambda p: seen.step(p))  # without the default
@@ -185,7 +167,6 @@ class Settings:
 
 @ROWS.add(
     "`jax.custom_vjp(nondiff_argnums=)`",
-    "arguments, residuals and cotangents; an instance without leaves in `nondiff_argnums`",
     _bent,
     EACH_CALL,
     forward=NO_FORWARD,
@@ -208,14 +189,13 @@ def custom_vjp(seen: Seen) -> Function:
     return lambda p: function(Settings(3.0), p)
 
 
-@ROWS.add("`jax.checkpoint`", "argument and result", step, ONCE)
+@ROWS.add("`jax.checkpoint`", step, ONCE)
 def checkpoint(seen: Seen) -> Function:
     return jax.checkpoint(seen.step)
 
 
 @ROWS.add(
     "`jax.checkpoint(policy=...)`",
-    "argument and result, with three policies",
     steps(3),
     ("3", "0", "3"),
     note="`everything_saveable`, `nothing_saveable`, `save_only_these_names`: one body each",
@@ -244,21 +224,13 @@ def _flat(leaf: Any) -> Any:
     return jnp.round(leaf * 2**20) / 2**20 if inexact(leaf) else leaf
 
 
-@ROWS.add(
-    "`jax.lax.stop_gradient`",
-    "argument and result",
-    lambda p: (step(p), jax.tree.map(_flat, p)),
-    EACH_CALL,
-)
+@ROWS.add("`jax.lax.stop_gradient`", lambda p: (step(p), jax.tree.map(_flat, p)), EACH_CALL)
 def stop_gradient(seen: Seen) -> Function:
     return lambda p: (step(p), seen(jax.lax.stop_gradient(p)))
 
 
 @ROWS.add(
-    "`jax.closure_convert`",
-    "argument, and what the function closes over",
-    lambda p: jax.tree.map(lambda a, b: a + b, p, step(p)),
-    EACH_CALL,
+    "`jax.closure_convert`", lambda p: jax.tree.map(lambda a, b: a + b, p, step(p)), EACH_CALL
 )
 def closure_convert(seen: Seen) -> Function:
     def run(p: Any) -> Any:

@@ -20,7 +20,7 @@ ONCE = ("1", "0", "1")
 NO_REVERSE = "Reverse-mode differentiation does not work for lax.while_loop"
 
 
-@LOOPS.add("`jax.lax.scan`", "the carry", steps(3), ONCE)
+@LOOPS.add("`jax.lax.scan`", steps(3), ONCE)
 def scan(seen: Seen) -> Function:
     def body(p: Any, _: Any) -> Any:
         return seen.step(p), None
@@ -30,7 +30,6 @@ def scan(seen: Seen) -> Function:
 
 @LOOPS.add(
     "`jax.lax.scan(reverse=True, unroll=2)`",
-    "the carry, what is scanned over, and what is stacked",
     lambda p: (steps(3)(p), stack(step(p), 3)),
     ONCE,
     note="a static made from a shape is unchanged, although the leaves get an axis",
@@ -44,7 +43,6 @@ def scan_over(seen: Seen) -> Function:
 
 @LOOPS.add(
     "`jax.lax.while_loop`",
-    "the carry",
     steps(3),
     ("cond_fun 1, body_fun 1", "0", "cond_fun 1, body_fun 1"),
     reverse=NO_REVERSE,
@@ -60,7 +58,7 @@ def while_loop(seen: Seen) -> Function:
     return lambda p: lax.while_loop(less, body, (0, p))[1]
 
 
-@LOOPS.add("`jax.lax.fori_loop`, bounds known", "the carry", steps(3), ONCE)
+@LOOPS.add("`jax.lax.fori_loop`, bounds known", steps(3), ONCE)
 def fori_loop(seen: Seen) -> Function:
     def body(_: Any, p: Any) -> Any:
         return seen.step(p)
@@ -68,7 +66,7 @@ def fori_loop(seen: Seen) -> Function:
     return lambda p: lax.fori_loop(0, 3, body, p)
 
 
-@LOOPS.add("`jax.lax.fori_loop`, bounds traced", "the carry", steps(3), ONCE, reverse=NO_REVERSE)
+@LOOPS.add("`jax.lax.fori_loop`, bounds traced", steps(3), ONCE, reverse=NO_REVERSE)
 def fori_loop_traced(seen: Seen) -> Function:
     def body(_: Any, p: Any) -> Any:
         return seen.step(p)
@@ -79,7 +77,6 @@ def fori_loop_traced(seen: Seen) -> Function:
 
 @LOOPS.add(
     "`jax.lax.cond`",
-    "the operand, and the result of either branch",
     lambda p: (step(p), p),
     ("true_fun 1, false_fun 1", "0", "true_fun 1, false_fun 1"),
     note="both branches are traced, whichever is taken",
@@ -90,12 +87,7 @@ def cond(seen: Seen) -> Function:
     return lambda p: tuple(lax.cond(jnp.bool_(flag), yes, no, p) for flag in (True, False))
 
 
-@LOOPS.add(
-    "`jax.lax.switch`",
-    "the operand and the result of each branch",
-    steps(2),
-    ("branch 3", "0", "branch 3"),
-)
+@LOOPS.add("`jax.lax.switch`", steps(2), ("branch 3", "0", "branch 3"))
 def switch(seen: Seen) -> Function:
     def branch(p: Any, times: int) -> Any:
         return steps(times)(seen(p, "branch"))
@@ -106,7 +98,6 @@ def switch(seen: Seen) -> Function:
 
 @LOOPS.add(
     "`jax.lax.select`, `jax.numpy.where`",
-    "the leaves, through `jax.tree.map`",
     lambda p: (step(p), p),
     ("0", "0", "0"),
     note="both take arrays, not trees, so `jax.tree.map` passes them the leaves",
@@ -124,7 +115,7 @@ def _three(p: Any) -> Any:
     return step(stack(p, 3))
 
 
-@LOOPS.add("`jax.lax.map`", "what is mapped over, and the result", _three, ("1", "1", "1"))
+@LOOPS.add("`jax.lax.map`", _three, ("1", "1", "1"))
 def lax_map(seen: Seen) -> Function:
     body = seen.step
     return lambda p: lax.map(body, stack(p, 3))
@@ -132,7 +123,6 @@ def lax_map(seen: Seen) -> Function:
 
 @LOOPS.add(
     "`jax.lax.map(batch_size=)`",
-    "the same; three in batches of two",
     _three,
     ("2", "2", "2"),
     note="once for the batches, once for the rest",
@@ -144,7 +134,6 @@ def lax_map_batches(seen: Seen) -> Function:
 
 @LOOPS.add(
     "`jax.lax.associative_scan`",
-    "the elements",
     lambda p: jax.tree.map(
         lambda x: jnp.stack([x[0], x[0] + x[1], x[0] + x[1] + x[2]]), stack(p, 3)
     ),
@@ -167,7 +156,7 @@ def _twice(p: Any) -> Any:
     return step(stack(p))
 
 
-@BATCHING.add("`jax.vmap`", "argument and result", _twice, EACH_CALL)
+@BATCHING.add("`jax.vmap`", _twice, EACH_CALL)
 def vmap(seen: Seen) -> Function:
     mapped = jax.vmap(seen.step)
     return lambda p: mapped(stack(p))
@@ -180,7 +169,6 @@ def _stack_some(tree: Any) -> Any:
 
 @BATCHING.add(
     "`jax.vmap(in_axes=, out_axes=)`",
-    "the trees of axes, which are instances too",
     lambda p: step(_stack_some(p)),
     EACH_CALL,
     note="`lw.axes` makes them, with the statics of the argument",
@@ -197,7 +185,6 @@ def vmap_axes(seen: Seen) -> Function:
 
 @BATCHING.add(
     "`jax.vmap(axis_size=, out_axes=-1)`",
-    "an instance that is not mapped over, and one that is a result",
     lambda p: jax.tree.map(lambda x: jnp.stack([x, x], -1), step(p)),
     EACH_CALL,
 )
@@ -205,7 +192,7 @@ def vmap_size(seen: Seen) -> Function:
     return jax.vmap(seen.step, in_axes=None, out_axes=-1, axis_size=2)
 
 
-@BATCHING.add("`jax.vmap(spmd_axis_name=)`", "argument and result", _twice, EACH_CALL)
+@BATCHING.add("`jax.vmap(spmd_axis_name=)`", _twice, EACH_CALL)
 def vmap_spmd(seen: Seen) -> Function:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
     constraint = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
@@ -219,7 +206,6 @@ def vmap_spmd(seen: Seen) -> Function:
 
 @BATCHING.add(
     "`jax.vmap(axis_name=)` and collectives",
-    "the operand and result of `jax.lax.psum`",
     lambda p: jax.tree.map(lambda x: jnp.stack([x[0] + x[1]] * 2), _numbers(stack(p))),
     EACH_CALL,
 )
@@ -234,7 +220,6 @@ def _numbers(p: Any) -> Any:
 
 @BATCHING.add(
     "`jax.custom_batching.custom_vmap`",
-    "argument, and arguments of the rule",
     _twice,
     ("fun 1, rule 1", "rule 1", "fun 1, rule 1"),
     oldest_traces=("fun 1, rule 1", "fun 1, rule 1", "fun 1, rule 1"),
@@ -261,7 +246,6 @@ def _numpy(p: Any) -> Any:
 
 @CALLBACKS.add(
     "`jax.pure_callback`",
-    "argument of the host function, its result, and the tree of structs",
     step,
     RUNS,
     forward="Pure callbacks do not support JVP",
@@ -277,7 +261,6 @@ def pure_callback(seen: Seen) -> Function:
 
 @CALLBACKS.add(
     "`jax.experimental.io_callback(ordered=True)`",
-    "the same",
     step,
     RUNS,
     forward="IO callbacks do not support JVP",
@@ -291,7 +274,7 @@ def io_callback(seen: Seen) -> Function:
     return lambda p: jax_io_callback(host, jax.eval_shape(step, p), p, ordered=True)
 
 
-@CALLBACKS.add("`jax.debug.callback`", "argument of the host function", step, RUNS, concrete=True)
+@CALLBACKS.add("`jax.debug.callback`", step, RUNS, concrete=True)
 def debug_callback(seen: Seen) -> Function:
     @jax.jit
     def program(p: Any) -> Any:
@@ -308,7 +291,6 @@ def debug_callback(seen: Seen) -> Function:
 
 @CALLBACKS.add(
     "`jax.debug.print`",
-    "an argument of the message",
     step,
     ("0", "0", "0"),
     note="an instance prints shapes, like its `repr`; pass its leaves to see their values",

@@ -19,23 +19,18 @@ ONCE = ("1", "0", "1")
 EACH_CALL = ("1", "1", "1")
 
 
-@ROWS.add("`jax.jit`", "argument and result", step, ONCE)
+@ROWS.add("`jax.jit`", step, ONCE)
 def jit(seen: Seen) -> Function:
     return jax.jit(seen.step)
 
 
-@ROWS.add("`jax.jit(donate_argnums=)`", "the donated argument, and the result", step, ONCE)
+@ROWS.add("`jax.jit(donate_argnums=)`", step, ONCE)
 def donate(seen: Seen) -> Function:
     program = jax.jit(seen.step, donate_argnums=0)
     return lambda p: program(jax.tree.map(jnp.copy, p))
 
 
-@ROWS.add(
-    "`jax.jit(in_shardings=, out_shardings=)`",
-    "the trees of shardings, which are instances too",
-    step,
-    ONCE,
-)
+@ROWS.add("`jax.jit(in_shardings=, out_shardings=)`", step, ONCE)
 def shardings(seen: Seen) -> Function:
     device = jax.sharding.SingleDeviceSharding(jax.devices()[0])
     known: dict[Any, Any] = {}
@@ -52,7 +47,7 @@ def shardings(seen: Seen) -> Function:
     return run
 
 
-@ROWS.add("`jax.disable_jit`", "argument and result of a jitted function", step, EACH_CALL)
+@ROWS.add("`jax.disable_jit`", step, EACH_CALL)
 def disable_jit(seen: Seen) -> Function:
     program = jax.jit(seen.step)
 
@@ -63,7 +58,7 @@ def disable_jit(seen: Seen) -> Function:
     return run
 
 
-@ROWS.add("`jax.named_call`", "argument and result", step, EACH_CALL)
+@ROWS.add("`jax.named_call`", step, EACH_CALL)
 def named_call(seen: Seen) -> Function:
     return jax.named_call(seen.step, name="named")
 
@@ -73,13 +68,7 @@ def _structs(p: Any) -> Any:
 
 
 @ROWS.add(
-    "`jax.eval_shape`",
-    "argument; the result is an instance of `jax.ShapeDtypeStruct`s, and can be an argument",
-    _structs,
-    ONCE,
-    forward=NO_QUESTION,
-    reverse=NO_QUESTION,
-    concrete=True,
+    "`jax.eval_shape`", _structs, ONCE, forward=NO_QUESTION, reverse=NO_QUESTION, concrete=True
 )
 def eval_shape(seen: Seen) -> Function:
     body = seen.step
@@ -88,7 +77,6 @@ def eval_shape(seen: Seen) -> Function:
 
 @ROWS.add(
     "`jax.make_jaxpr(return_shape=True)`",
-    "argument, and the result as structs; one variable for each leaf",
     _structs,
     ONCE,
     forward=NO_QUESTION,
@@ -108,7 +96,6 @@ def make_jaxpr(seen: Seen) -> Function:
 
 @ROWS.add(
     "`lower`, `compile` ahead of time",
-    "an instance of structs to lower for, argument and result",
     step,
     ONCE,
     forward="Cannot apply JAX transformations to a function lowered and compiled",
@@ -129,7 +116,6 @@ def ahead_of_time(seen: Seen) -> Function:
 
 @ROWS.add(
     "`jax.export.export`",
-    "argument and result",
     step,
     ONCE,
     forward=NO_FORWARD,
@@ -148,8 +134,6 @@ SHARDS = 8
 
 @ROWS.add(
     "`jax.shard_map`",
-    "the trees of specs, which are instances too, and argument and result: a shard on each of "
-    "eight devices",
     lambda p: step(stack(p, SHARDS)),
     ONCE,
     note="in a jitted function, with `jax.lax.with_sharding_constraint` on the result; before JAX "
@@ -174,12 +158,7 @@ def shard_map(seen: Seen) -> Function:
     return program
 
 
-@ROWS.add(
-    "`jax.experimental.checkify`",
-    "argument and result of a function with checks",
-    step,
-    ONCE,
-)
+@ROWS.add("`jax.experimental.checkify`", step, ONCE)
 def checkify(seen: Seen) -> Function:
     from jax.experimental import checkify
 
@@ -198,12 +177,7 @@ def checkify(seen: Seen) -> Function:
     return run
 
 
-@ROWS.add(
-    "`jax.new_ref`, `jax.freeze`",
-    "an instance of refs, made, changed by a jitted function, and frozen",
-    lambda p: step(floats(p)[0]),
-    ONCE,
-)
+@ROWS.add("`jax.new_ref`, `jax.freeze`", lambda p: step(floats(p)[0]), ONCE)
 def refs(seen: Seen) -> Function:
     @jax.jit
     def program(made: Any, rest: Any) -> None:
