@@ -146,6 +146,8 @@ def aliased_late(x: Any) -> Any:
     return x
 
 
+W = jnp.ones(3)
+OF_SELF = {"self.w": "constant", "self.depth": "literal"}
 HELPER = lw.jit(rated)
 HELPER(1.0)  # from now on it is checked
 READS: dict[str, tuple[Any, dict[str, str]]] = {
@@ -168,6 +170,11 @@ READS: dict[str, tuple[Any, dict[str, str]]] = {
     "local of a loop": (aliased_late, {"SETTINGS": "pytree"}),
     "lw.jit": (lambda x: HELPER(x), {"HELPER": "function", "RATE": "literal"}),
     "vmap of lw.jit": (jax.vmap(HELPER), {"RATE": "literal"}),
+    "method of ours": (Params(W).apply, OF_SELF),
+    "lw.jit of a method": (lw.jit(Params(W).apply), OF_SELF),
+    "jitted method": (Params(W).jitted, {"self.w": "constant"}),
+    "equinox": (Module(W, 2), OF_SELF),
+    "method of equinox": (Module(W, 2).__call__, OF_SELF),
     "no attribute": (lambda: CONFIG.missing, {"CONFIG.missing": "static"}),
 }
 
@@ -228,25 +235,6 @@ def test_wrappers_are_looked_through(kind: str) -> None:
     assert {"CONFIG.rate": "literal", "RATE": "literal"}.items() <= found.items()
     between = {"rated", "outer", "fn", "fs", "fs[0]", "SETTINGS['rate']"}
     assert found.keys() <= {"CONFIG.rate", "RATE", *between}
-
-
-W = jnp.ones(3)
-OWNERS: dict[str, Any] = {
-    "lw": Params(W).apply,
-    "lw.jit": lw.jit(Params(W).apply),
-    "jitted method": Params(W).jitted,
-    "equinox": Module(W, 2),
-    "equinox method": Module(W, 2).__call__,
-}
-
-
-@pytest.mark.parametrize("kind", OWNERS)
-def test_fields_of_self(kind: str) -> None:
-    """A field that is read through self is what its value is."""
-    found = named(OWNERS[kind])
-    assert found["self.w"] == "constant"
-    assert found.get("self.depth", "literal") == "literal"
-    assert ("self.depth" in found) == (kind != "jitted method")
 
 
 def test_where() -> None:

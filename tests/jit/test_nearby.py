@@ -37,26 +37,15 @@ def traced(log: ProgramLog, *args: Any) -> ProgramEntry:
     return program
 
 
-def fresh_lambda(n: int) -> Any:
-    return (lambda: n), np.float32(0)
+CALLS: dict[str, Callable[[int], Any]] = {
+    "fresh lambda": lambda n: (lambda: n, np.float32(0)),
+    "shape": lambda n: (0, np.zeros(n)),
+    "statics": lambda n: (0, State(1.0, str(n % 7), n)),
+    "unhashable": lambda n: ([n], np.zeros(n % 3)),
+}
 
 
-def shape(n: int) -> Any:
-    return 0, np.zeros(n)
-
-
-def statics(n: int) -> Any:
-    return 0, State(1.0, str(n % 7), n)
-
-
-def unhashable(n: int) -> Any:
-    return [n], np.zeros(n % 3)
-
-
-CALLS: list[Callable[[int], Any]] = [fresh_lambda, shape, statics, unhashable]
-
-
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_few_are_compared(
     log: ProgramLog, call: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import gc
 import inspect
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
@@ -27,30 +28,24 @@ SEEN = {
     "/jax/core/compile/jaxpr_to_mlir_module_duration": EventKind.LOWERING,
     "/jax/core/compile/backend_compile_duration": EventKind.COMPILE,
 }
-ALL = [EventKind.TRACE, EventKind.LOWERING, EventKind.COMPILE]
+ALL = [*SEEN.values()]
 JITS = pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
 
 
-class Listener:
-    """What `jax.monitoring` says, without leafwise."""
+@pytest.fixture
+def heard() -> Iterator[list[EventKind]]:
+    """The kinds of events that `jax.monitoring` says, without leafwise."""
+    events: list[EventKind] = []
 
-    def __init__(self) -> None:
-        self.kinds: list[EventKind] = []
-
-    def __call__(self, event: str, _: float, **__: Any) -> None:
+    def listen(event: str, _: float, **__: Any) -> None:
         # Before 0.10 JAX reports what is traced inside other traces, too.
         is_part = SEEN.get(event) is EventKind.TRACE and is_tracing()
         if event in SEEN and not is_part:
-            self.kinds.append(SEEN[event])
+            events.append(SEEN[event])
 
-
-@pytest.fixture
-def listener() -> Any:
-    """A listener of this test's own."""
-    mine = Listener()
-    monitoring.register_event_duration_secs_listener(mine)
-    yield mine
-    unregister(mine)
+    monitoring.register_event_duration_secs_listener(listen)
+    yield events
+    unregister(listen)
 
 
 def ones(*shape: int) -> Any:
@@ -79,14 +74,14 @@ def work(jit: Any) -> None:
 
 
 @JITS
-def test_the_counts_are_those_of_jax(jit: Any, listener: Listener) -> None:
+def test_the_counts_are_those_of_jax(jit: Any, heard: list[EventKind]) -> None:
     """Kind by kind and in order, the log holds what `jax.monitoring` says."""
     with lw.watch() as log:
         work(jit)
-    assert kinds(log) == listener.kinds
-    assert len(log) == len(listener.kinds) > 10
+    assert kinds(log) == heard
+    assert len(log) == len(heard) > 10
     counts = len(log.traces), len(log.lowerings), len(log.compiles)
-    assert counts == tuple(listener.kinds.count(kind) for kind in ALL)
+    assert counts == tuple(map(heard.count, ALL))
     assert log.seconds == pytest.approx(sum(event.seconds for event in log))
     assert all(event.seconds > 0 for event in log)
     assert not log.cache_hits
