@@ -2,14 +2,14 @@
 
 import inspect
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.first_compiles import rolled, unrolled
+from tests.first_compiles import programs
+from tests.first_compiles.programs import ROLLED, UNROLLED
 from tests.kit.inside import Act, Site
 
 import leafwise as lw
@@ -31,38 +31,27 @@ FIXES = {
 }
 
 
-def programs_of(module: Any) -> list[Callable[[], Any]]:
-    """Return the functions of a module that make a program: those without parameters."""
-    functions = [each for each in vars(module).values() if inspect.isfunction(each)]
-    return [each for each in functions if not inspect.signature(each).parameters]
-
-
-def origins_of(make: Callable[[], Any]) -> Any:
-    """Return what the program is from that a function makes."""
-    function, args = make()
-    frame = inspect.currentframe()
-    assert frame is not None
+def origins_of(function: Any, args: tuple[Any, ...]) -> Any:
+    """Return what the program of a function is from."""
+    frame: Any = inspect.currentframe()
     site = Site(__file__, frame.f_lineno + 1, "")
-    first = first_compile(jax.jit(function).lower(*args), site)
-    assert first is not None
+    first: Any = first_compile(jax.jit(function).lower(*args), site)
     return first.origins
 
 
-def marked_lines(module: Any) -> dict[int, tuple[int, str]]:
-    """Return the lines of a module that say how often they run, and which fix there is."""
-    lines = enumerate(inspect.getsource(module).splitlines(), 1)
-    found = [(number, re.search(r"# runs (\d+): (\w+)$", line)) for number, line in lines]
-    return {number: (int(mark[1]), mark[2]) for number, mark in found if mark}
+MARKED = {
+    number: (int(mark[1]), mark[2])
+    for number, line in enumerate(inspect.getsource(programs).splitlines(), 1)
+    if (mark := re.search(r"# runs (\d+): (\w+)$", line))
+}
+"""The lines of loops: how often they run, and which fix there is."""
 
 
-MARKED = marked_lines(unrolled)
-
-
-@pytest.mark.parametrize("make", programs_of(unrolled), ids=lambda make: make.__name__)
-def test_the_loop(make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("name", UNROLLED)
+def test_the_loop(name: str) -> None:
     """The line is that of the loop, the runs are exact, and the fix is the one that holds."""
-    (origin,) = origins_of(make)
-    assert origin.site.file == unrolled.__file__
+    (origin,) = origins_of(*UNROLLED[name])
+    assert origin.site.file == programs.__file__
     runs, fix = MARKED[origin.site.line]
     assert origin.runs == runs
     assert 0.5 <= origin.share <= 1
@@ -74,14 +63,13 @@ def test_the_loop(make: Callable[[], Any]) -> None:
 @pytest.mark.nightly
 def test_every_marked_line_was_found() -> None:
     """No line that is marked is the loop of no program."""
-    found = {origins_of(make)[0].site.line for make in programs_of(unrolled)}
-    assert found == set(MARKED)
+    assert {origins_of(*program)[0].site.line for program in UNROLLED.values()} == set(MARKED)
 
 
-@pytest.mark.parametrize("make", programs_of(rolled), ids=lambda make: make.__name__)
-def test_no_loop(make: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("name", ROLLED)
+def test_no_loop(name: str) -> None:
     """The program has no loop to name; the lines with most operations are those of the file."""
-    origins = origins_of(make)
+    origins = origins_of(*ROLLED[name])
     assert {origin.kind for origin in origins} <= {"line"}
     assert not any(origin.fix for origin in origins)
     assert sum(origin.share for origin in origins) <= 1
@@ -97,7 +85,7 @@ def test_the_share() -> None:
                 x = jnp.cos(jnp.exp(x))
         return jnp.tanh(jnp.abs(-jnp.sin(jnp.cos(x))))
 
-    (origin,) = origins_of(lambda: (solve, (1.0,)))
+    (origin,) = origins_of(solve, (1.0,))
     assert origin.site.line == solve.__code__.co_firstlineno + 1
     assert (origin.runs, origin.share) == (9, 45 / 52)  # with a function and its return
 
