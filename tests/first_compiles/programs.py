@@ -47,9 +47,6 @@ def cell(h: Any, x: Any, w: Any) -> Any:
     return (1 - z) * jnp.tanh(x @ w + h) + z * h
 
 
-# ------------------------------------------------------------------------- unrolled
-
-
 @unrolled(W, XS)
 def one_program(w: Any, xs: Any) -> Any:
     h = jnp.zeros(4)
@@ -240,8 +237,6 @@ def body_of_eleven(h: Any, x: Any) -> Any:
 
 
 UNROLLED["below_a_scan"] = lambda h, xs: jax.lax.scan(body_of_eleven, h, xs), (XS[0], XS)
-
-# --------------------------------------------------------------------------- rolled
 
 
 @rolled(W)

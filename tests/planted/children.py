@@ -37,9 +37,6 @@ class Body(Node):
         return {"name": aux.values["name"]}
 
 
-# ----------------------------------------------------------------------- order and number
-
-
 @planted(Law.ROUND_TRIP, "pos", "vel", like="jax#19547")
 class Reordered(Body):
     """Two children come back in each other's place."""
@@ -109,9 +106,6 @@ class ComesBackAsDefault(NeverFlattened):
         self.mass = 1.0
 
 
-# ------------------------------------------------------------------------------ changed
-
-
 @planted(Law.TRANSFORMATIONS, like="jax#14033")
 class CastToFloat(Body):
     """Flatten makes a float of a child, which a tracer refuses."""
@@ -172,9 +166,6 @@ class StoppedGradient(Body):
     def after_unflatten(self) -> None:
         if isinstance(self.pos, jax.core.Tracer):
             self.pos = jax.lax.stop_gradient(self.pos)
-
-
-# ------------------------------------------------------------------------------- hidden
 
 
 @planted(Law.ANY_LEAF, like="batch shapes as statics")

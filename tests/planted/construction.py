@@ -185,12 +185,8 @@ class InitFalseDropped(Derived):
 
 
 @correct
-class InitFalseNotCompared(Derived):
+class InitFalseNotCompared(Derived, form=lambda key: Statics.form(key)[:1]):
     """A correct class: what is computed from a static that is compared need not be."""
-
-    class _Key(Statics):
-        def form(self) -> Any:
-            return super().form()[:1]
 
 
 @correct
@@ -219,10 +215,10 @@ class LambdaInConstructor(Scaled):
         self.act = lambda x: x * slope
 
 
-@correct
-class BySlope(LambdaInConstructor):
-    """A correct class: a new function each time, and aux_data that compares its slope."""
+def form_by_slope(key: Statics) -> Any:
+    return exact(key.values["act"].__closure__[0].cell_contents)
 
-    class _Key(Statics):
-        def form(self) -> Any:
-            return exact(self.values["act"].__closure__[0].cell_contents)
+
+@correct
+class BySlope(LambdaInConstructor, form=form_by_slope):
+    """A correct class: a new function each time, and aux_data that compares its slope."""

@@ -115,67 +115,57 @@ class AuxIsDict(Filter):
         return {**aux, "window": aux["window"].array}
 
 
-@planted(Law.AUX_DATA_HASH, "options", "", like="jax#13992")
-class ListInAux(Filter):
-    """aux_data has a list inside a tuple: no hash."""
+def form_with_list(key: Statics) -> Any:
+    shape, options, window = key.values.values()
+    return shape, list(options), window.tobytes()
 
-    class _Key(Statics):
-        def form(self) -> Any:
-            return (
-                self.values["shape"],
-                list(self.values["options"]),
-                self.values["window"].tobytes(),
-            )
+
+@planted(Law.AUX_DATA_HASH, "options", "", like="jax#13992")
+class ListInAux(Filter, form=form_with_list):
+    """aux_data has a list inside a tuple: no hash."""
 
 
 @planted(Law.STATIC_VALUES, "shape", like="jax#4712")
-class IdOfStatic(Filter):
+class IdOfStatic(Filter, form=lambda key: (id(key.values["shape"]), Statics.form(key))):
     """A static is compared by its address: an equal tuple retraces."""
 
-    class _Key(Statics):
-        def form(self) -> Any:
-            return id(self.values["shape"]), super().form()
+
+def equal_so_far(key: Statics, other: Any) -> bool:
+    pairs = zip(key.values["shape"], other.values["shape"], strict=False)
+    return all(a == b for a, b in pairs) and key.form()[1:] == other.form()[1:]
 
 
 @planted(Law.STATIC_VALUES, "shape", like="zip without strict")
-class ZipStopsEarly(Filter):
+class ZipStopsEarly(Filter, eq=equal_so_far, hash=lambda key: hash(key.form()[1:])):
     """The aux_data's == zips two tuples: (2,) is equal to (2, 3)."""
 
-    class _Key(Statics):
-        def __eq__(self, other: object) -> bool:
-            pairs = zip(self.values["shape"], other.values["shape"], strict=False)
-            return all(a == b for a, b in pairs) and self.form()[1:] == other.form()[1:]
 
-        def __hash__(self) -> int:
-            return hash(self.form()[1:])
+def form_without_order(key: Statics) -> Any:
+    return Statics(**{**key.values, "shape": tuple(sorted(key.values["shape"]))}).form()
 
 
 @planted(Law.STATIC_VALUES, "shape", like="axes compared as a set")
-class OrderIgnored(Filter):
+class OrderIgnored(Filter, form=form_without_order):
     """A static tuple is sorted before it is compared: (2, 3) is equal to (3, 2)."""
 
-    class _Key(Statics):
-        def form(self) -> Any:
-            values = {**self.values, "shape": tuple(sorted(self.values["shape"]))}
-            return Statics(**values).form()
+
+def form_by_bytes(key: Statics) -> Any:
+    return Statics.form(key)[:2], key.values["window"].tobytes()
 
 
 @planted(Law.STATIC_VALUES, "window", like="keys made with tobytes()")
-class BytesCompared(Filter):
+class BytesCompared(Filter, form=form_by_bytes):
     """A static array is compared by its bytes: dtype and shape stay out."""
 
-    class _Key(Statics):
-        def form(self) -> Any:
-            return super().form()[:2], self.values["window"].tobytes()
+
+def form_without_elements(key: Statics) -> Any:
+    window = key.values["window"]
+    return Statics.form(key)[:2], window.shape, str(window.dtype)
 
 
 @planted(Law.STATIC_VALUES, "window", like="static arrays described by shape and dtype")
-class ArrayValuesIgnored(Filter):
+class ArrayValuesIgnored(Filter, form=form_without_elements):
     """A static array is compared by shape and dtype: its values stay out."""
-
-    class _Key(Statics):
-        def form(self) -> Any:
-            return super().form()[:2], self.values["window"].shape, str(self.values["window"].dtype)
 
 
 @planted(Law.STATIC_VALUES, "window", like="jax#4572")

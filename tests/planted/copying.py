@@ -107,9 +107,6 @@ class ReplaceDropsClass(Model):
         return Model(**{"w": self.w, "depth": self.depth - 1, "act": self.act, **changes})
 
 
-# --------------------------------------------------------------------- frozen with slots
-
-
 @planted(Law.COPIES, like="cpython#80605, tensordict#1774")
 class FrozenUnpickled:
     """Unpickling sets attributes, which a frozen class with slots refuses."""
@@ -146,9 +143,6 @@ class Frozen(FrozenUnpickled):
     def __setstate__(self, state: Any) -> None:
         for name, value in state[1].items():
             object.__setattr__(self, name, value)
-
-
-# ----------------------------------------------------------------------------- processes
 
 
 class Unit:

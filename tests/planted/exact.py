@@ -47,6 +47,14 @@ class Node:
     STATICS: ClassVar[tuple[str, ...]]
     _Key: ClassVar[type[Statics]] = Statics
 
+    def __init_subclass__(cls, **methods: Any) -> None:
+        """Plant faults in the aux_data: another `form`, `eq` or `hash`."""
+        super().__init_subclass__()
+        if methods:
+            body = {{"eq": "__eq__", "hash": "__hash__"}.get(k, k): v for k, v in methods.items()}
+            names = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}._Key"}
+            cls._Key = type("_Key", (cls._Key,), {"__hash__": cls._Key.__hash__} | body | names)
+
     def key(self) -> Any:
         """Return the aux_data."""
         return self._Key(**{name: getattr(self, name) for name in self.STATICS})

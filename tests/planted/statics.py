@@ -26,9 +26,6 @@ class Layer(Node):
         self.act = act
 
 
-# ------------------------------------------------------------------- what comes back
-
-
 @planted(Law.ROUND_TRIP, "act", like="a static restored from the class's default")
 class StaticLost(Layer):
     """A static comes back as its default."""
@@ -81,9 +78,6 @@ class FirstOneKept(Layer):
         return dict(cls.CACHE.setdefault(aux.values["act"], aux.values))
 
 
-# -------------------------------------------------------------------- what is compared
-
-
 @planted(Law.STATIC_VALUES, "width", like="jax_dataclasses, tjax: statics with init=False")
 class StaticNotInKey(Layer):
     """A static stays out of the aux_data and comes back as its default."""
@@ -97,42 +91,27 @@ class StaticNotInKey(Layer):
 
 
 @planted(Law.STATIC_TYPES, "rate", "width", "act", like="jax#9273; every library with raw statics")
-class TypesShared(Layer):
+class TypesShared(Layer, form=lambda key: tuple(key.values.values())):
     """Statics are compared by value alone: 1, True and 1.0 share a program."""
-
-    class _Key(Statics):
-        def form(self) -> Any:
-            return tuple(self.values.values())
 
 
 @planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with str()")
-class TextCompared(Layer):
+class TextCompared(Layer, form=lambda key: str(list(map(str, key.values.values())))):
     """Statics are compared as text: 2, "2" and a NumPy 2 share a program."""
-
-    class _Key(Statics):
-        def form(self) -> Any:
-            return str(list(map(str, self.values.values())))
 
 
 @planted(Law.STATIC_TYPES, "rate", "width", "act", like="keys made with hash()")
-class HashCompared(Layer):
+class HashCompared(Layer, form=lambda key: hash(tuple(key.values.values()))):
     """Only the hash of the statics is compared, and hash(1) is hash(True)."""
 
-    class _Key(Statics):
-        def form(self) -> Any:
-            return hash(tuple(self.values.values()))
 
-
-class ExactButForBits(Statics):
-    def form(self) -> Any:
-        return tuple((name, type(value), value) for name, value in self.values.items())
+def form_without_bits(key: Statics) -> Any:
+    return tuple((name, type(value), value) for name, value in key.values.items())
 
 
 @planted(Law.STATIC_TYPES, "rate", like="every library with raw statics")
-class ZerosShared(Layer):
+class ZerosShared(Layer, form=form_without_bits):
     """A float static is compared with ==: 0.0 and -0.0 share a program."""
-
-    _Key = ExactButForBits
 
 
 @correct
@@ -148,129 +127,86 @@ class Filled(Node):
 
 
 @planted(Law.STATIC_TYPES, "fill", like="every library with raw statics")
-class NanNeverEqual(Filled):
+class NanNeverEqual(Filled, form=form_without_bits):
     """A float static is compared with ==: a fresh NaN retraces each time."""
 
-    _Key = ExactButForBits
+
+def form_with_rounded_rate(key: Statics) -> Any:
+    rate = key.values["rate"]
+    return Statics.form(key)[1:], type(rate), math.floor(rate)
 
 
 @planted(Law.STATIC_VALUES, "rate", like="tolerance in ==")
-class RateRounded(Layer):
+class RateRounded(Layer, form=form_with_rounded_rate):
     """A float static is rounded before it is compared: 0.25 and 0.5 share a program."""
 
-    class _Key(Statics):
-        def form(self) -> Any:
-            return super().form()[1:], type(self.values["rate"]), math.floor(self.values["rate"])
+
+def form_without_act(key: Statics) -> Any:
+    return Statics.form(key)[:2]
 
 
-class WithoutAct(Statics):
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Statics) and self.form()[:2] == other.form()[:2]
+def equal_without_act(key: Statics, other: object) -> bool:
+    return isinstance(other, Statics) and form_without_act(key) == form_without_act(other)
 
-    def __hash__(self) -> int:
-        return hash(self.form()[:2])
+
+def hash_without_act(key: Statics) -> int:
+    return hash(form_without_act(key))
 
 
 @planted(Law.STATIC_VALUES, "act", like="compare=False in a static config")
-class EqIgnoresField(Layer):
+class EqIgnoresField(Layer, form=form_without_act):
     """The aux_data's == leaves a static out."""
-
-    _Key = WithoutAct
 
 
 @planted(Law.STATIC_VALUES, "rate", "width", "act", like="jax#1984")
-class AllEqual(Layer):
+class AllEqual(Layer, form=lambda _: ()):
     """aux_data is always equal, to be rid of retraces."""
 
-    class _Key(Statics):
-        def __eq__(self, other: object) -> bool:
-            return isinstance(other, Statics)
 
-        def __hash__(self) -> int:
-            return 0
+def is_covered(key: Statics, other: object) -> bool:
+    same = isinstance(other, Statics) and key.form()[1:] == other.form()[1:]
+    return same and key.values["rate"] <= other.values["rate"]
 
 
 @planted(Law.STATIC_VALUES, "rate", like="== that asks for a subset")
-class EqOneSided(Layer):
+class EqOneSided(Layer, eq=is_covered, hash=lambda key: hash(key.form()[1:])):
     """The aux_data's == asks whether one covers the other: a == b, and b != a."""
 
-    class _Key(Statics):
-        def __eq__(self, other: object) -> bool:
-            same = isinstance(other, Statics) and self.form()[1:] == other.form()[1:]
-            return same and self.values["rate"] <= other.values["rate"]
 
-        def __hash__(self) -> int:
-            return hash(self.form()[1:])
+def equal_or_raise(key: Statics, other: object) -> bool:
+    if not isinstance(other, Statics) or key.form() != other.form():
+        raise TypeError(f"cannot compare {key} with {other}")
+    return True
 
 
 @planted(Law.TREEDEF_EQUALITY, "rate", "width", "act", like="jax#28659")
-class EqRaises(Layer):
+class EqRaises(Layer, eq=equal_or_raise):
     """The aux_data's == raises where it should return False."""
-
-    class _Key(Statics):
-        def __eq__(self, other: object) -> bool:
-            if not isinstance(other, Statics) or self.form() != other.form():
-                raise TypeError(f"cannot compare {self} with {other}")
-            return True
-
-        __hash__ = Statics.__hash__
-
-
-# -------------------------------------------------------------------- what is hashed
 
 
 @planted(Law.AUX_DATA_HASH, "act", like="a __hash__ written before the field was added")
-class HashIgnoresField(Layer):
+class HashIgnoresField(Layer, hash=hash_without_act):
     """The aux_data's hash leaves a static out."""
-
-    class _Key(Statics):
-        def __hash__(self) -> int:
-            return hash(self.form()[:2])
-
-        __eq__ = Statics.__eq__
 
 
 @planted(Law.AUX_DATA_HASH, "act", like="a __hash__ and an __eq__ of two authors")
-class HashKnowsMore(Layer):
+class HashKnowsMore(Layer, eq=equal_without_act):
     """The aux_data's hash has a static that its == leaves out."""
-
-    class _Key(WithoutAct):
-        def __hash__(self) -> int:
-            return hash(self.form())
-
-        __eq__ = WithoutAct.__eq__
 
 
 @planted(Law.AUX_DATA_HASH, like="jax#4712, jax#2813")
-class HashById(Layer):
+class HashById(Layer, hash=object.__hash__):
     """Equal aux_data has a hash by address."""
-
-    class _Key(Statics):
-        def __hash__(self) -> int:
-            return id(self)
-
-        __eq__ = Statics.__eq__
 
 
 @planted(Law.AUX_DATA_HASH, like="jax#13027, flax#4870")
-class EqWithoutHash(Layer):
+class EqWithoutHash(Layer, hash=None):
     """The aux_data has an == and so, in Python's way, no hash."""
-
-    class _Key(Statics):
-        __eq__ = Statics.__eq__
-        __hash__ = None
-
-
-# ------------------------------------------------------------------- fresh at each flatten
 
 
 @planted(Law.STABLE_TREEDEF, like="optax#353, flax#5548")
-class FreshEachTime(Layer):
+class FreshEachTime(Layer, eq=object.__eq__, hash=object.__hash__):
     """aux_data is a new object at each flatten, and compared by identity."""
-
-    class _Key(Statics):
-        __eq__ = object.__eq__
-        __hash__ = object.__hash__
 
 
 @planted(Law.STABLE_TREEDEF, like="optax#197")

@@ -226,9 +226,6 @@ class CallRecipe(NodeRecipe):
         return [*(f"args[{index + self.offset}]" for index in range(count)), *named]
 
 
-# ------------------------------------------------------------------------- strategies
-
-
 def leaf_recipes(where: st.SearchStrategy[str]) -> st.SearchStrategy[LeafRecipe]:
     shape, dtype = st.sampled_from(sorted(SHAPES)), st.sampled_from(DTYPES)
     jax_array = st.builds(LeafRecipe, st.just("jax"), shape, dtype, st.booleans(), where)
