@@ -1,6 +1,5 @@
 """In a block of `lw.debug.check_captures` each program is compared with that of a fresh trace."""
 
-import types
 from typing import Any
 
 import jax
@@ -11,12 +10,10 @@ import pytest
 import leafwise as lw
 from leafwise._statics.account import CAPTURED
 
+from .stale_kinds import Model
+
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types
-
-
-def settings(rate: Any) -> Any:
-    return types.SimpleNamespace(rate=rate)
 
 
 @pytest.mark.slow
@@ -29,9 +26,9 @@ def settings(rate: Any) -> Any:
 )
 def test_a_block_is_exact(kind: str, action: Any) -> None:
     """Where names do not show it, or it is large, the program of a fresh trace does."""
-    array, made_up = np.zeros(CAPTURED.most_bytes, np.float32), settings(0.0)
+    array, made_up = np.zeros(CAPTURED.most_bytes, np.float32), Model(rate=0.0)
     items = [0.0] * (CAPTURED.most_items + 1)
-    deep = settings([settings([settings(0.0) for _ in range(30)]) for _ in range(30)])
+    deep = Model(rate=[Model(rate=[Model(rate=0.0) for _ in range(30)]) for _ in range(30)])
     function, change = {
         "array": (lambda x: x + array[0] + array[1:3], lambda: array.__setitem__(1, 1)),
         "items": (lambda x: x + sum(items), lambda: items.__setitem__(1, 1)),

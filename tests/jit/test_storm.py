@@ -46,14 +46,14 @@ def storm(make: Callable[[int], Any], calls: int, jitted: Any = None) -> list[st
         return jax.tree.leaves(layer)
 
     call = lw.jit(step) if jitted is None else jitted
-    found: list[str] = []
+    texts: list[str] = []
     for number in range(calls):
-        with warnings.catch_warnings(record=True) as given:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             call(make(number))
-        assert all(each.category is lw.errors.RetraceStormWarning for each in given)
-        found += [f"{number}: {each.message}" for each in given]
-    return found
+        assert all(each.category is lw.errors.RetraceStormWarning for each in caught)
+        texts += [f"{number}: {each.message}" for each in caught]
+    return texts
 
 
 CAUSES: dict[str, tuple[Callable[[Any, int], Any], str]] = {
@@ -92,18 +92,13 @@ def test_never_twice_for_one_field() -> None:
     assert storm(lambda n: [cls(1.0, n)], 12) == []
 
 
-def environment(_: int) -> tuple[Any, Any]:
+def environment(number: int) -> tuple[Any, Any]:
     """Return an environment and a state, both of classes of their own."""
-
-    @lw.pytree
-    class State:
-        x: Any
-        n: int = lw.static_field(default=1)
 
     class Environment:
         def reset(self) -> None: ...
 
-    return Environment(), State(np.ones(_ + 1), _)
+    return Environment(), define()(np.ones(number + 1), number)
 
 
 @pytest.mark.slow
@@ -163,8 +158,8 @@ def test_it_warns_at_the_line_that_called() -> None:
 def threshold() -> int | None:
     """Return after how many traces there is a warning now; None if not after 8."""
     cls = define()
-    found = storm(lambda n: cls(1.0, n), 9, lw.jit(lambda layer: layer.w))
-    return int(found[0].partition(":")[0]) if found else None
+    warned = storm(lambda n: cls(1.0, n), 9)
+    return int(warned[0].partition(":")[0]) if warned else None
 
 
 def test_the_innermost_block_counts() -> None:
