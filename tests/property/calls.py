@@ -8,68 +8,23 @@ import contextlib
 import dataclasses
 import enum
 import functools
-from collections import OrderedDict, namedtuple
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import equinox as eqx
-import flax.struct
 import jax
 import jax.numpy as jnp
-import jax_dataclasses as jdc
 import numpy as np
 from hypothesis import strategies as st
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from tests.kit.specimens import Equinox, Flax, Jdc, Pair, Plain, Slotted
 
 import leafwise as lw
 
 
-@lw.pytree
-class Layer:
-    w: Any
-    b: Any
-    n: Any = lw.static_field(default=1)
-    act: Any = lw.static_field(default=None)
-
-
 @lw.pytree(many_statics=True)
-class Many(Layer):
+class Many(Slotted):
     pass
-
-
-@flax.struct.dataclass
-class Flax:
-    w: Any
-    b: Any
-    n: Any = flax.struct.field(pytree_node=False, default=1)
-    act: Any = flax.struct.field(pytree_node=False, default=None)
-
-
-class Eqx(eqx.Module):
-    w: Any
-    b: Any
-    n: Any = eqx.field(static=True, default=1)
-    act: Any = eqx.field(static=True, default=None)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Plain:
-    w: Any
-    b: Any
-    n: Any = dataclasses.field(metadata={"static": True}, default=1)
-    act: Any = dataclasses.field(metadata={"static": True}, default=None)
-
-
-@jdc.pytree_dataclass
-class Jdc:
-    w: Any
-    b: Any
-    n: jdc.Static[Any] = 1
-    act: jdc.Static[Any] = None
-
-
-Pair = namedtuple("Pair", ["w", "b"])  # noqa: PYI024  # as users write it
 
 
 class Mode(enum.IntEnum):
@@ -91,7 +46,7 @@ class Thing:
 THING = Thing()
 NAN = float("nan")
 
-CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (Layer, Many, Flax, Eqx, Plain, Jdc)}
+CLASSES: dict[str, Any] = {cls.__name__: cls for cls in (Slotted, Many, Flax, Equinox, Plain, Jdc)}
 FRESH = ("lambda x: x", "Thing()", "float('nan')")
 """Statics that are others in each call."""
 # As code. No NumPy scalar: it does not compare with a tuple, and JAX's tables now and then compare
@@ -174,16 +129,16 @@ def evaluated(code: str) -> Any:
 class NodeRecipe:
     kind: str  # a container, "None", or a name of CLASSES
     children: tuple[Any, ...] = ()
-    statics: tuple[str, ...] = ("1", "None")
+    static: str | None = "1"  # of a class, or the function of a partial
     keys: tuple[str, ...] = ()
 
     def build(self) -> Any:
         parts = [child.build() for child in self.children]
         if self.kind in CLASSES:
-            return CLASSES[self.kind](*parts, *map(evaluated, self.statics))
+            return CLASSES[self.kind](*parts, evaluated(self.static))
         return {
             "None": lambda: None,
-            "partial": lambda: jax.tree_util.Partial(evaluated(self.statics[0]), *parts),
+            "partial": lambda: jax.tree_util.Partial(evaluated(self.static), *parts),
             "tuple": lambda: tuple(parts),
             "list": lambda: parts,
             "dict": lambda: dict(zip(self.keys, parts, strict=True)),
@@ -206,7 +161,7 @@ class CallRecipe(NodeRecipe):
     """A call, whose children are its arguments; the last ones have names."""
 
     kind: str = "call"
-    static: str | None = None  # the first argument, if there is one
+    static: str | None = None  # that of the first argument, if there is one
     context: str = ""
 
     def build(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -244,8 +199,8 @@ statics = st.sampled_from(sorted(STATICS))
 
 def _grow(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     many = st.lists(parts, max_size=3).map(tuple)
-    classes, two = st.sampled_from(sorted(CLASSES)), st.tuples(parts, parts)
-    nodes = st.builds(NodeRecipe, classes, two, st.tuples(statics, statics))
+    classes, one = st.sampled_from(sorted(CLASSES)), st.tuples(parts)
+    nodes = st.builds(NodeRecipe, classes, one, statics)
     named = st.sampled_from(["dict", "ordered"])
     return st.one_of(
         nodes,
@@ -254,8 +209,8 @@ def _grow(parts: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(
             lambda kind, items: NodeRecipe(kind, items, keys=KEYS[: len(items)]), named, many
         ),
-        st.builds(NodeRecipe, st.just("pair"), two),
-        st.builds(NodeRecipe, st.just("partial"), many, st.tuples(st.just("relu"), statics)),
+        st.builds(NodeRecipe, st.just("pair"), st.tuples(parts, parts)),
+        st.builds(NodeRecipe, st.just("partial"), many, st.just("relu")),
         st.just(NodeRecipe("None")),
     )
 
@@ -299,7 +254,7 @@ def put(recipe: Any, way: tuple[int, ...], new: Any) -> Any:
 def edits(draw: st.DrawFn) -> tuple[CallRecipe, CallRecipe, set[str]]:
     """Draw a call, the call with one thing changed, and the paths that this concerns."""
     call = draw(calls())
-    kind = draw(st.sampled_from(["same", "context", "static", "place", *["part"] * 6]))
+    kind = draw(st.sampled_from(["same", "context", "static", *["place"] * 3, *["part"] * 4]))
     if kind == "same":
         return call, call, set()
     if kind == "context":
@@ -358,9 +313,7 @@ def node_edits(old: NodeRecipe, path: str) -> Edited:
     edited = functools.partial(dataclasses.replace, old)
     nodes: list[Edited] = [st.just((LeafRecipe("jax"), {path}))]
     if old.kind in CLASSES:
-        n, act = old.statics
-        nodes += [statics.map(lambda code: (edited(statics=(code, act)), {f"{path}.n"}))] * 2
-        nodes += [statics.map(lambda code: (edited(statics=(n, code)), {f"{path}.act"}))]
+        nodes += [statics.map(lambda code: (edited(static=code), {f"{path}.n"}))] * 3
         nodes += [st.sampled_from(sorted(CLASSES)).map(lambda kind: (edited(kind=kind), {path}))]
     if old.kind in ("tuple", "list"):
         nodes += [st.just((edited(kind="list" if old.kind == "tuple" else "tuple"), {path}))]
@@ -371,15 +324,14 @@ def node_edits(old: NodeRecipe, path: str) -> Edited:
         nodes += [st.just((edited(keys=(*keys, "z")), {gone, come}))]
         nodes += [st.just((edited(keys=tuple(keys), children=old.children[:-1]), {gone}))]
     if old.kind == "partial":
-        nodes += [st.just((edited(statics=("lambda x: x", "1")), {f"{path}.func"}))]
+        nodes += [st.just((edited(static="lambda x: x"), {f"{path}.func"}))]
     return st.one_of(nodes)
 
 
 def fresh_paths(call: CallRecipe) -> set[str]:
     """Return the paths of statics that no two calls share."""
     paths = {"args[0]"} if call.static in FRESH else set()
-    for path, _, recipe in spots(call):
-        if isinstance(recipe, NodeRecipe) and recipe.kind in CLASSES:
-            names = zip(("n", "act"), recipe.statics, strict=True)
-            paths |= {f"{path}.{name}" for name, value in names if value in FRESH}
-    return paths
+    nodes = [(path, recipe) for path, _, recipe in spots(call) if isinstance(recipe, NodeRecipe)]
+    return paths | {
+        f"{path}.n" for path, node in nodes if node.static in FRESH and node.kind in CLASSES
+    }

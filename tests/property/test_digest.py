@@ -149,9 +149,8 @@ def nodes(tree: Any) -> Iterator[tuple[type, tuple[Any, ...]]]:
     """Yield the classes of all nodes, and their statics."""
     level = jax.tree_util.default_registry.flatten_one_level(tree)
     if level is not None:
-        names = [name for name in ("n", "act") if hasattr(tree, name)]
-        func = (tree.func,) if isinstance(tree, jax.tree_util.Partial) else ()
-        yield type(tree), (*[getattr(tree, name) for name in names], *func)
+        static = tree.func if isinstance(tree, jax.tree_util.Partial) else getattr(tree, "n", None)
+        yield type(tree), (static,)
         for child in level[0]:
             yield from nodes(child)
 
