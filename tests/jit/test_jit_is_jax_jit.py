@@ -70,17 +70,9 @@ def bound_methods(jit: Jit) -> Any:
 
 @scenario
 def a_method(jit: Jit) -> Any:
-    @jax.tree_util.register_pytree_node_class
+    @lw.pytree
     class Model:
-        def __init__(self, w: Any) -> None:
-            self.w = w
-
-        def tree_flatten(self) -> Any:
-            return (self.w,), None
-
-        @classmethod
-        def tree_unflatten(cls, _: None, children: Any) -> Any:
-            return cls(*children)
+        w: Any
 
         @jit
         def step(self, x: Any) -> Any:

@@ -25,20 +25,14 @@ def batches(step: Step) -> None:
 
 
 def keys(step: Step) -> None:
+    mapped = jax.vmap(lambda key, x: step(x * jax.random.uniform(key)), in_axes=(0, None))
     for n in (2, 3):
-        jax.vmap(lambda key, x: step(x * jax.random.uniform(key)), in_axes=(0, None))(
-            jax.random.split(jax.random.key(0), n), jnp.ones(5)
-        )
+        mapped(jax.random.split(jax.random.key(0), n), jnp.ones(5))
 
 
 def axes(step: Step) -> None:
     for axis in (0, 1):
         jax.vmap(step, in_axes=axis)(jnp.ones((5, 5)))
-
-
-def gradients(step: Step) -> None:
-    for n in (2, 3):
-        jax.vmap(jax.grad(step))(jnp.ones((n, 5)))
 
 
 def once(step: Step) -> None:
@@ -71,13 +65,9 @@ def test_what_is_compiled_again(run: Callable[[Step], None], number: int) -> Non
     told = {id(each.program) for each in log if each.explanation}
     assert {id(each) for each in repeats(step)} <= told
     if run is batches:
-        sizes = [(each.before, each.after) for one in repeats(step) for each in reasons(one)]
-        assert sizes == [(2, 3), (3, 4)]
-        assert {each.kind for one in repeats(step) for each in reasons(one)} == {"batch"}
-
-
-def reasons(program: Any) -> Any:
-    return program.explanation.reasons
+        reasons = [reason for each in repeats(step) for reason in each.explanation.reasons]
+        assert [(each.before, each.after) for each in reasons] == [(2, 3), (3, 4)]
+        assert {each.kind for each in reasons} == {"batch"}
 
 
 def test_what_was_a_part_of_another_is_called_first() -> None:
@@ -86,9 +76,8 @@ def test_what_was_a_part_of_another_is_called_first() -> None:
     jax.jit(lambda x: step(x[:2]) + step(x[:3]))(jnp.ones(5))
     step(jnp.ones(4))
     entries = step._leafwise_log.programs
-    assert [entry.is_inner for entry in entries if entry.outcome == "retrace"] == [
-        *(True, True, False)
-    ]
+    traced = [entry.is_inner for entry in entries if entry.outcome == "retrace"]
+    assert traced == [True, True, False]
     assert step.traces[-1].explanation.nearest is None
 
 
@@ -96,6 +85,7 @@ def test_what_was_a_part_of_another_is_called_first() -> None:
 def test_gradients_of_several_sizes() -> None:
     """The forward and the backward pass are roles of their own."""
     step = make()
-    gradients(step)
+    for n in (2, 3):
+        jax.vmap(jax.grad(step))(jnp.ones((n, 5)))
     roles = [each.role for each in repeats(step)]
     assert sorted(roles) == [("vmap", "backward"), ("vmap", "forward")]

@@ -220,7 +220,6 @@ KEYS = ("a", "b", "c")
 
 @st.composite
 def calls(draw: st.DrawFn) -> CallRecipe:
-    """Draw a call that JAX takes."""
     group = draw(st.sampled_from([("free",), ("free", "cpu0"), ("free", "replicated", "split")]))
     trees = st.recursive(leaf_recipes(st.sampled_from(group)), _grow, max_leaves=5)
     names = draw(st.lists(st.sampled_from("uvw"), unique=True, max_size=2).map(tuple))
@@ -242,7 +241,6 @@ def spots(recipe: Any, path: str = "", way: tuple[int, ...] = ()) -> Iterator[tu
 
 
 def put(recipe: Any, way: tuple[int, ...], new: Any) -> Any:
-    """Return a recipe with another part at the end of a way."""
     if not way:
         return new
     children = list(recipe.children)

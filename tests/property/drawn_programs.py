@@ -37,8 +37,6 @@ class State:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A place that a program may read."""
-
     name: str
     setup: str
     use: str
@@ -56,7 +54,6 @@ class Simple:
     noise: tuple[str, ...]
 
     def __call__(self, rng: Random, n: str) -> Place:
-        """Draw a place that holds numbers."""
         first, *others = rng.sample(NUMBERS, 3)
         place = self.holding(first, n)
         change = self.change.replace("NAME", n)
@@ -66,7 +63,6 @@ class Simple:
         return dataclasses.replace(place, states=states + quiet)
 
     def holding(self, value: str, n: str) -> Place:
-        """Return the place that holds the value of an expression."""
         setup = self.setup.replace("NAME", n).replace("VALUE", value)
         return Place(n, setup, self.use.replace("NAME", n), ())
 
@@ -465,8 +461,6 @@ def second(a, b):
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program as source text."""
-
     source: str
     places: dict[str, Place]
     read: frozenset[str]  # the names of places that the main function reads
@@ -500,23 +494,18 @@ def _compiled(source: str) -> types.CodeType:
 
 @dataclasses.dataclass(frozen=True)
 class Built:
-    """A program that can be called and changed."""
-
     program: Program
     space: dict[str, Any]
     module: str
 
     @property
     def function(self) -> Any:
-        """The main function."""
         return self.space["function"]
 
     def change(self, code: str) -> None:
-        """Run a statement in it."""
         exec(_compiled(code), self.space)  # noqa: S102  # ours
 
     def close(self) -> None:
-        """Remove its module."""
         del sys.modules[self.module]
 
 
@@ -541,7 +530,6 @@ def _setup(places: dict[str, Place]) -> Iterator[str]:
 
 
 def draw_program(rng: Random, without: frozenset[str] = frozenset()) -> Program:
-    """Draw a program, without some kinds of places."""
     places: dict[str, Place] = {}
     for number in range(rng.randint(1, 5)):
         name, kind = f"p{number}", rng.choice(sorted(PLACES.keys() - without))
@@ -588,6 +576,5 @@ def outcomes(value: Any) -> tuple[Any, ...]:
 
 
 def draw_change(rng: Random, program: Program) -> tuple[str, State]:
-    """Draw a change: the name of the place, and the state that it gets."""
     name = rng.choice(sorted(program.places))
     return name, rng.choice(program.places[name].states)

@@ -42,11 +42,9 @@ class Model:
         self.is_coarse = any(program.places[name].is_coarse for name in program.read)
 
     def close(self) -> None:
-        """Remove its module."""
         self.built.close()
 
     def change(self, rng: Random) -> None:
-        """Draw some changes, and make them."""
         for _ in range(rng.randint(1, 2)):
             name, state = draw_change(rng, self.program)
             note(state.code)
@@ -67,7 +65,6 @@ class Model:
         return {name: self.found[name] for name in self.program.read}
 
     def is_new(self, *more: Any) -> bool:
-        """Whether this state is there for the first time."""
         state = (self.read(), *more)
         if state in self.known:
             return False

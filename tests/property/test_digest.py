@@ -99,7 +99,6 @@ print(json.dumps(found))
 
 
 def in_a_process(seed: int, python: str = sys.executable) -> dict[str, str]:
-    """Return what the script prints in another process."""
     variables = {"PYTHONHASHSEED": str(seed), "PYTHONWARNINGS": "error"}
     if python != sys.executable:  # which has packages of its own
         variables["PYTHONPATH"] = str(Path(lw.__file__).parents[1])

@@ -31,8 +31,6 @@ SELDOM: Final = st.sampled_from([False] * 4 + [True])
 
 
 class DrawnField(NamedTuple):
-    """A field of a drawn class."""
-
     name: str
     static: bool
     code: str  # what follows the name
@@ -51,7 +49,6 @@ class DrawnClass(NamedTuple):
 
     @property
     def dynamic(self) -> tuple[str, ...]:
-        """The names of the dynamic fields, in order."""
         return tuple(field.name for field in self.fields if not field.static)
 
     def values(self) -> dict[str, Any]:
@@ -129,7 +126,6 @@ def drawn_fields(
 
 @functools.lru_cache(maxsize=1000)  # JAX keeps every class that was ever registered
 def class_of(source: str) -> Any:
-    """Return the last class of a source."""
     namespace: dict[str, Any] = {"__name__": "drawn_classes"}
     exec(HEADER + source, namespace)  # noqa: S102  # drawn above
     return list(namespace.values())[-1]

@@ -57,8 +57,7 @@ class Config:
     a: Any
     note: Any = dataclasses.field(default=None, compare=False)
 
-    def method(self) -> None:
-        """Have a method to bind."""
+    def method(self) -> None: ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,8 +105,7 @@ class Own:
     def __repr__(self) -> str:
         return f"Own({self.value!r})"
 
-    def method(self) -> None:
-        """Have a method to bind."""
+    def method(self) -> None: ...
 
 
 class Identity:
@@ -119,8 +117,7 @@ class Identity:
     def __reduce__(self) -> tuple[Any, ...]:
         return _identity, (self.name,)
 
-    def method(self) -> None:
-        """Have a method to bind."""
+    def method(self) -> None: ...
 
 
 def _identity(name: str) -> Identity:
@@ -248,12 +245,10 @@ def spots(recipe: Recipe) -> list[tuple[int, ...]]:
 
 
 def at(recipe: Recipe, spot: tuple[int, ...]) -> Recipe:
-    """Return the recipe at a path."""
     return at(recipe[spot[0]], spot[1:]) if spot else recipe
 
 
 def put(recipe: Recipe, spot: tuple[int, ...], new: Recipe) -> Recipe:
-    """Return a recipe with another one at a path."""
     if not spot:
         return new
     index = spot[0]

@@ -53,7 +53,7 @@ class Seen:
         return ", ".join(f"{name} {count}" for name, count in self.parts.items())
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class Row:
     """One transformation: `build` makes the function, and `plain` gives the same result without.
 
@@ -75,15 +75,12 @@ class Row:
     note: str = ""
 
     def traces_here(self) -> tuple[str, str, str]:
-        """Return what is expected of this JAX."""
         if self.oldest_traces is not None and jax.__version_info__ < (0, 11):
             return self.oldest_traces
         return self.traces
 
 
 class Rows(list[Row]):
-    """The rows under one heading."""
-
     def __init__(self, group: str) -> None:
         super().__init__()
         self.group = group
@@ -94,17 +91,8 @@ class Rows(list[Row]):
         """Make a row of the function below, which builds the transformed one."""
 
         def note(build: Callable[[Seen], Function]) -> Callable[[Seen], Function]:
-            self.append(
-                Row(
-                    key=build.__name__.strip("_"),
-                    group=self.group,
-                    name=name,
-                    build=build,
-                    plain=plain,
-                    traces=traces,
-                    **more,
-                )
-            )
+            key = build.__name__.strip("_")
+            self.append(Row(key, self.group, name, build, plain, traces, **more))
             return build
 
         return note

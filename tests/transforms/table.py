@@ -31,7 +31,6 @@ HEAD = (
 
 
 def main() -> None:
-    """Write the page."""
     PAGE.write_text(made(PAGE.read_text()))
 
 
@@ -43,7 +42,6 @@ def made(page: str) -> str:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Return the Markdown of all rows, a table for each group."""
     parts: list[str] = []
     for group, members in itertools.groupby(rows, lambda row: row.group):
         parts += [f"## {group}", "\n".join([*HEAD, *map(_line, members)])]

@@ -38,7 +38,6 @@ def cells(*, derivatives: bool) -> Any:
 
 
 def eager(function: Function) -> Function:
-    """Return the function itself."""
     return function
 
 
