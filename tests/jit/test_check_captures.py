@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import leafwise as lw
-from leafwise._statics.account import CAPTURED
 
 from .stale_kinds import Model
 
@@ -26,8 +25,8 @@ jit: Any = lw.jit  # so that lambdas need no types
 )
 def test_a_block_is_exact(kind: str, action: Any) -> None:
     """Where names do not show it, or it is large, the program of a fresh trace does."""
-    array, made_up = np.zeros(CAPTURED.most_bytes, np.float32), Model(rate=0.0)
-    items = [0.0] * (CAPTURED.most_items + 1)
+    array, made_up = np.zeros(1 << 20, np.float32), Model(rate=0.0)
+    items = [0.0] * 10_000
     deep = Model(rate=[Model(rate=[Model(rate=0.0) for _ in range(30)]) for _ in range(30)])
     function, change = {
         "array": (lambda x: x + array[0] + array[1:3], lambda: array.__setitem__(1, 1)),

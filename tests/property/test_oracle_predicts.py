@@ -11,7 +11,6 @@ from tests.compare.pairs import everything, observed
 from tests.kit.inside import Explanation, Outcome, Reason, ReasonKind, count_events
 
 import leafwise as lw
-from leafwise._compare.signature import Signature, signature
 
 from .calls import CONTEXTS, CallRecipe, edits, fresh_paths, histories
 
@@ -34,20 +33,16 @@ def observe(before: CallRecipe, after: CallRecipe) -> tuple[Outcome, Explanation
     function = jax.jit(fresh(), static_argnums=statics)
     with CONTEXTS[before.context]():
         args, kwargs = before.build()
-        earlier = sign(args, kwargs, statics)
+        earlier = lw.signature(*args, static_argnums=statics, **kwargs)
         assume(observed(function, (args, kwargs)) is not Outcome.ERROR)
         try:
             args, kwargs = after.build()
         except ValueError:  # JAX refuses to put it there under this mesh
             assume(False)
     with CONTEXTS[after.context]():
-        later = sign(args, kwargs, statics)
+        later = lw.signature(*args, static_argnums=statics, **kwargs)
         seen = observed(function, (args, kwargs))
     return seen, later.explain(earlier), earlier == later
-
-
-def sign(args: Any, kwargs: Any, statics: tuple[int, ...]) -> Signature:
-    return signature(*args, static_argnums=statics, **kwargs)
 
 
 pytestmark = [
@@ -82,10 +77,10 @@ def test_history_decides(history: list[CallRecipe]) -> None:
     """Of several earlier calls the least costly decides, and `lw.jit` remembers enough to say."""
     statics = (0,) if history[0].offset else ()
     function = lw.jit(fresh(), static_argnums=statics)
-    signatures: list[Signature] = []
+    signatures: list[lw.types.Signature] = []
     for call in history:
         args, kwargs = call.build()
-        later = sign(args, kwargs, statics)
+        later = lw.signature(*args, static_argnums=statics, **kwargs)
         remembered = function.explain(*args, **kwargs)
         entries, made = function.cache_size(), len(function.traces) + len(function.recompiles)
         seen = observed(function, (args, kwargs))
