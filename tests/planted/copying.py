@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import jax
 from jax.tree_util import GetAttrKey
+from tests.kit.travellers import CachedHash
 
 from leafwise.testing import Law
 
@@ -145,29 +146,13 @@ class Frozen(FrozenUnpickled):
             object.__setattr__(self, name, value)
 
 
-class Unit:
-    """A static value that is compared by its text."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Unit) and self.text == other.text
+class Unit(CachedHash):
+    """A static value that is compared by its text, and computes its hash each time."""
 
     def __hash__(self) -> int:
         return hash(self.text)
 
-
-class UnitWithHash(Unit):
-    """The same, with a hash that is computed once and taken along in a pickle."""
-
-    def __hash__(self) -> int:
-        if "_hash" not in vars(self):
-            vars(self)["_hash"] = hash(self.text)
-        found: int = vars(self)["_hash"]
-        return found
-
-    __eq__ = Unit.__eq__
+    __eq__ = CachedHash.__eq__
 
 
 @correct
@@ -186,7 +171,7 @@ class Length(Node):
 class HashOfStaticTravels(Length):
     """A static keeps a hash of texts, which is another one in a new process."""
 
-    def __init__(self, value: jax.Array, unit: UnitWithHash) -> None:
+    def __init__(self, value: jax.Array, unit: CachedHash) -> None:
         super().__init__(value, unit)
 
 
