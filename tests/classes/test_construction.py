@@ -5,6 +5,7 @@ import dataclasses
 import functools
 import textwrap
 import types
+from dataclasses import InitVar
 from typing import Any, ClassVar
 
 import chex
@@ -15,32 +16,12 @@ import pytest
 import leafwise as lw
 
 
-def test_own_init() -> None:
-    """A hand-written `__init__` may assign fields; statics are validated at its end."""
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[Any]
-        d: Any = 5
-
-        def __init__(self, n: int, a: Any = 0) -> None:
-            self.x = jnp.zeros(n)
-            self.a = a
-
-    p = P(3, a=7)
-    assert (p.x.shape, p.a, p.d) == ((3,), 7, 5)
-    assert len(jax.tree.leaves(p)) == 2
-    assert jax.tree.map(str, p).a == 7  # it does not run again, which would fail
-    with pytest.raises(lw.errors.StaticFieldError, match=r"P\.a"):
-        P(3, a=[])
-
-
+@pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("name", ["x", "a", "new", "__leafwise_key__", "__class__"])
-def test_frozen_after_construction(name: str) -> None:
+def test_frozen_after_construction(name: str, slots: bool) -> None:
     """Neither fields nor anything else can be set or deleted afterwards."""
 
-    @lw.pytree
+    @lw.pytree(slots=slots)
     class P:
         x: Any
         a: lw.Static[int] = 1
@@ -104,43 +85,6 @@ def test_post_init_may_assign_and_use_jax_on_itself() -> None:
     assert (p.x, p.a) == (3.0, 20)
     assert jax.tree.structure(p) != jax.tree.structure(P(2.0, 3))
     assert jax.jit(lambda p: p.x + p.a)(p) == 23.0
-
-
-def test_cached_property_never_changes_the_treedef() -> None:
-    """Touching a `cached_property` adds no leaf and no key; it is computed once."""
-    runs: list[int] = []
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[int] = 1
-
-        @functools.cached_property
-        def double(self) -> Any:
-            runs.append(1)
-            return self.x * 2
-
-    p = P(2.0)
-    before = jax.tree.structure(p)
-    assert (p.double, p.double) == (4.0, 4.0)
-    assert runs == [1]
-    assert jax.tree.structure(p) == before
-    assert jax.tree.leaves(p) == [2.0]
-    assert jax.tree.map(lambda v: v + 1, p).double == 6.0
-    assert p == P(2.0)
-    assert lw.replace(p, x=5.0).double == 10.0
-
-
-def test_wrong_arguments_are_type_errors() -> None:
-    """Too many, too few and unknown arguments raise as in dataclasses, by class name."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-    for arguments, keywords in (((), {}), ((1, 2), {}), ((1,), {"y": 2})):
-        with pytest.raises(TypeError, match=r"P\.__init__\(\)"):
-            P(*arguments, **keywords)
 
 
 @pytest.mark.hazard
@@ -261,6 +205,39 @@ ROWS: dict[str, tuple[str, str, Any]] = {
         "P(1).k, jax.tree.leaves(P(1))",
         ("k", [1]),
     ),
+    "InitVars in replace": (
+        "x: Any\nby: InitVar[int]\na: lw.Static[int] = 1\nplus: InitVar[int] = 0\n"
+        "def __post_init__(self, by, plus): self.x = self.x * by + plus",
+        "lw.replace(P(2, 3, plus=1), by=1, plus=0).x, jax.tree.leaves(P(2, 3))",
+        (7, [6]),
+    ),
+    "cached_property": (
+        "x: Any\n@functools.cached_property\ndef twice(self): return [self.x] * 2",
+        "(p := P(2)).twice is p.twice, jax.tree.leaves(p), lw.replace(p, x=5).twice, p == P(2)",
+        (True, [2], [5, 5], True),
+    ),
+    "converted defaults": (
+        "x: Any = lw.field(default=1, converter=float)\n"
+        "y: Any = lw.static_field(default_factory=lambda: 2, converter=str)\n"
+        "z: Any = lw.field(default=3, init=False, converter=float)",
+        "repr(P())",
+        "P(x=1.0, y='2', z=3.0)",
+    ),
+    "the repr of an unfinished instance": (
+        "x: Any\ny: Any = lw.field(init=False)\ndef __post_init__(self): self.y = repr(self)",
+        "P(0.5).y",
+        "P(x=0.5, y=<uninitialised>)",
+    ),
+    "asdict": (
+        "x: Any\na: lw.Static[int] = 1",
+        "dataclasses.asdict(P([P(0.5)])), dataclasses.astuple(P(P(0.5)))",
+        ({"x": [{"x": 0.5, "a": 1}], "a": 1}, ((0.5, 1), 1)),
+    ),
+    "what the class itself has": (
+        "x: Any = 1.0\nz: Any = lw.field(default_factory=list)\na: lw.Static[int] = 3",
+        "P.x, hasattr(P, 'z'), type(P.a), P(z=5).z",
+        (1.0, False, property, 5),
+    ),
     "one field by keyword": ("a: int = lw.static_field(kw_only=True)\nx: Any", "P(1.0, a=2).a", 2),
     "a field that is not shown": (
         "x: Any\ny: Any = lw.field(default=1, repr=False)",
@@ -338,7 +315,7 @@ ROWS: dict[str, tuple[str, str, Any]] = {
 def test_body_and_result(name: str) -> None:
     """What a class with this body does."""
     body, expression, expected = ROWS[name]
-    names: dict[str, Any] = {"__name__": __name__, "lw": lw, "jax": jax, "types": types, "Any": Any}
-    names |= {"InitVar": dataclasses.InitVar, "ClassVar": ClassVar, "copy": copy}
+    names = {each.__name__: each for each in (copy, dataclasses, functools, jax, types)}
+    names |= {"__name__": __name__, "lw": lw, "Any": Any, "ClassVar": ClassVar, "InitVar": InitVar}
     exec(f"@lw.pytree\nclass P:\n{textwrap.indent(body, '    ')}", names)  # noqa: S102  # the rows
     assert eval(expression, names) == expected  # noqa: S307

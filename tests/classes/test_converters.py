@@ -15,21 +15,6 @@ def positive(value: Any) -> bool:
     return value > 0
 
 
-def test_converter_takes_defaults() -> None:
-    """Defaults and made defaults are converted as well."""
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(default=1, converter=float)
-        y: Any = lw.field(default_factory=lambda: 2, converter=float)
-        z: Any = lw.field(default=3, init=False, converter=float)
-        a: Any = lw.static_field(default=4, converter=str)
-
-    p = P()
-    assert [type(v) for v in (p.x, p.y, p.z)] == [float] * 3
-    assert p.a == "4"
-
-
 @pytest.mark.parametrize("own_init", [False, True])
 def test_converter_runs_once_per_construction(own_init: bool) -> None:
     """Each construction calls it exactly once, on the value given; so does a subclass."""

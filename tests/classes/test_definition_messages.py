@@ -142,20 +142,6 @@ def test_a_property_of_the_name_of_a_field(kind: Any) -> None:
     assert lw.pytree(type("P", (base,), {"__annotations__": {"n": lw.Static[int]}}))(4).n == 4
 
 
-def test_fix_of_a_definition_is_code_that_works() -> None:
-    """What the messages recommend is accepted."""
-
-    @lw.pytree
-    class Params:
-        act: lw.Static[str]
-        other: str = lw.static_field()
-        w: lw.Static[lw.StaticArray] = lw.StaticArray([1])
-        frozen: jax.Array = lw.static_field(freeze=True, default=None)
-        either: lw.Static[str | None] = None
-
-    assert jax.tree.leaves(Params("a", "b")) == []
-
-
 def test_a_function_as_the_default_of_a_dynamic_field() -> None:
     """It is a warning at the class statement, with three ways out; no other field has one."""
     own = {"__annotations__": {"act": Callable}, "act": jax.nn.relu}

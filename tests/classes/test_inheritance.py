@@ -16,20 +16,6 @@ class Base:
     b: lw.Static[str] = "b"
 
 
-def test_staticness_is_inherited() -> None:
-    """A decorated subclass inherits which fields are static, and adds its own at the end."""
-
-    @lw.pytree
-    class P(Base):
-        y: Any = 2.0
-        c: lw.Static[str] = "c"
-
-    assert jax.tree.leaves(P(1.0)) == [1.0, 2.0]
-    assert jax.tree.structure(P(1.0)) != jax.tree.structure(P(1.0, a=2))
-    assert jax.tree.structure(P(1.0)) != jax.tree.structure(P(1.0, c="d"))
-    assert [field.name for field in dataclasses.fields(P)] == ["x", "a", "b", "y", "c"]
-
-
 @pytest.mark.parametrize(("body", "default"), [({}, 1), ({"a": 3}, 3)], ids=["inherited", "own"])
 @pytest.mark.parametrize("annotation", [int, Any, float | None])
 def test_override_of_a_static_field_must_say_so(
@@ -43,28 +29,6 @@ def test_override_of_a_static_field_must_say_so(
         lw.pytree(type("P", (Base,), body))
     assert f"= lw.static_field(default={default})` or" in str(e.value)
     assert f"= lw.field(default={default})` for a dynamic one" in str(e.value)
-
-
-def test_override_that_says_so() -> None:
-    """Any explicit declaration overrides: static again by either spelling, or dynamic."""
-
-    @lw.pytree
-    class Again(Base):
-        a: int = lw.static_field(default=5)
-        b: lw.Static[str] = "c"
-
-    @lw.pytree
-    class Dynamic(Base):
-        a: int = lw.field(default=5)
-
-    @lw.pytree
-    class Static(Base):
-        x: lw.Static[Any]
-
-    assert (Again(1.0).a, Again(1.0).b) == (5, "c")
-    assert jax.tree.leaves(Again(1.0)) == [1.0]
-    assert jax.tree.leaves(Dynamic(1.0)) == [1.0, 5]
-    assert jax.tree.leaves(Static(1.0)) == []
 
 
 OVERRIDES = {
@@ -104,20 +68,6 @@ def test_fields_of_a_plain_frozen_base() -> None:
         @lw.pytree
         class Q(Text):
             x: Any = 1.0
-
-
-def test_base_that_is_not_frozen() -> None:
-    """A dataclass that can change in place cannot be a base."""
-
-    @dataclasses.dataclass
-    class Open:
-        x: Any
-
-    with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
-
-        @lw.pytree
-        class P(Open):
-            pass
 
 
 def test_super_init_chain() -> None:

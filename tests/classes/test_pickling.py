@@ -52,6 +52,12 @@ class Empty:
     pass
 
 
+@lw.pytree(slots=True)
+class Slotted:
+    x: Any
+    a: lw.Static[int] = 1
+
+
 class Value:
     def __init__(self, v: int) -> None:
         self.v = v
@@ -106,8 +112,8 @@ def test_pickle(protocol: int, name: str) -> None:
 
 
 def test_other_shapes_of_class() -> None:
-    """Fields with `init=False`, own constructors and no fields travel, and no constructor runs."""
-    for p in (Awkward(1.0), OwnInit(2), Empty()):
+    """`init=False`, own constructors, no fields and slots travel, and no constructor runs."""
+    for p in (Awkward(1.0), OwnInit(2), Empty(), Slotted(1.0)):
         LOADED.clear()
         for again in (through_pickle(p), copy.copy(p), copy.deepcopy(p)):
             assert again == p
