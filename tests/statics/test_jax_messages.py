@@ -50,19 +50,12 @@ def local_object() -> Any:
     return Thing()
 
 
-def local_function() -> Any:
-    def function() -> None: ...
-
-    return function
-
-
 @pytest.mark.parametrize(
     "make",
     [
         local_enum,
         local_dataclass,
         local_object,
-        local_function,
         lambda: lambda: None,
     ],
 )

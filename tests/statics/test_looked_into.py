@@ -11,18 +11,9 @@ import pytest
 import leafwise as lw
 from leafwise.debug import check_statics
 
-from .judge import P
+from .judge import Box, P
 
 pytestmark = pytest.mark.hazard
-
-
-class Box:
-    def __init__(self, v: Any) -> None:
-        self.v = v
-
-    def times(self, x: Any) -> Any:
-        """Return a product."""
-        return x * self.v
 
 
 def assert_named(static: Any, change: Callable[[], None], path: str) -> None:

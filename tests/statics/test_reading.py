@@ -14,14 +14,9 @@ import pytest
 import leafwise as lw
 from leafwise.debug import check_statics
 
-from .judge import ByContent, P
+from .judge import Box, ByContent, P
 
 pytestmark = pytest.mark.hazard
-
-
-class Box:
-    def __init__(self, v: Any) -> None:
-        self.v = v
 
 
 class Number(abc.ABC):  # noqa: B024  # others are registered with it
