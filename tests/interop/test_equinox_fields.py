@@ -32,20 +32,11 @@ def test_defaults_and_conversion() -> None:
     """Defaults, factories, keyword-only, converters and freezing do what they say."""
     net = Net(1.0)
     assert isinstance(net.w, jax.Array)
+    assert jax.tree.leaves(net) == [1.0, 0.1]
+    assert jax.tree.structure(net) != jax.tree.structure(Net(1.0, 3))
     assert (net.depth, net.table, net.name, net.rate) == (2, (), "net", 0.1)
     other = Net(2.0, 3, [[1, 2]], 0.2, name=7)
     assert (other.depth, other.table, other.name, other.rate) == (3, ((1, 2),), "7", 0.2)
-
-
-@works(SPECIFIERS)
-def test_statics_are_static() -> None:
-    """Static fields are no leaves, are in the tree definition, and decide on the program."""
-    net = Net(1.0)
-    assert len(jax.tree.leaves(net)) == 2
-    step = eqx.filter_jit(lambda net: net.w * net.depth)
-    with lw.budget(traces=2, exact=True, of="<lambda>", eager=False):
-        for depth in (2, 2, 3):
-            assert float(step(Net(1.0, depth))) == depth
 
 
 @works("a value that cannot be static in an `lw.static_field` of a module is refused by name")

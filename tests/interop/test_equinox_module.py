@@ -3,13 +3,12 @@
 import abc
 import dataclasses
 import io
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import pytest
-import typing_extensions
 
 import leafwise as lw
 from leafwise.interop.equinox import Module
@@ -17,7 +16,6 @@ from leafwise.interop.equinox import Module
 from .modules import KEEPS, Layer, works
 
 T = TypeVar("T")
-Count = typing_extensions.TypeAliasType("Count", lw.Static[int])
 
 
 class Net(Module):
@@ -193,19 +191,6 @@ def test_decorated_module() -> None:
     """The error points to the base class that gives a module a sound key."""
     with pytest.raises(lw.errors.DefinitionError, match=r"leafwise\.interop\.equinox\.Module"):
         lw.pytree(eqx.nn.Linear)
-
-
-@works("`leafwise.interop.equinox.Module`: statics compared by type and value")
-def test_string_annotations() -> None:
-    """`Static` and its aliases are understood in annotations that are strings."""
-    kind = str
-
-    class Text(Module):
-        name: "lw.Static[kind]" = "a"
-        other: "ClassVar[int]" = 3
-        count: "Count" = 2  # type: ignore[valid-type]
-
-    assert jax.tree.leaves(Text("b")) == []
 
 
 def doubled(value: float) -> float:

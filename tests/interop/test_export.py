@@ -95,13 +95,6 @@ def test_the_gradient_is_exported_as_well() -> None:
     assert found.mode is Color.RED
 
 
-def test_another_static_is_refused_with_field_and_both_values() -> None:
-    """By JAX when the program is called: it names the class, the field, and the values."""
-    again = export.deserialize(export.export(step)(Many(jnp.ones(2)), 1.0).serialize())
-    with pytest.raises(ValueError, match=r"(?s)Many\(name='b'\).*Many\(name='a'\)"):
-        again.call(Many(jnp.ones(2), "b"), 1.0)
-
-
 @pytest.mark.parametrize(
     "static",
     [lambda x: x, Identity("a"), lw.StaticArray(jnp.ones(3)), (1, (lambda: 0,))],

@@ -100,18 +100,6 @@ def test_field_metadata() -> None:
         Mixed(jnp.ones(2), ["relu"])  # type: ignore[arg-type]
 
 
-def test_static_field_in_flax() -> None:
-    """`lw.static_field` means static in a `struct.dataclass`."""
-
-    @flax.struct.dataclass
-    class Mixed:
-        w: Any
-        act: str = lw.static_field(default="relu")
-
-    assert jax.tree.leaves(Mixed(1)) == [1]
-    assert jax.tree.structure(Mixed(1)) != jax.tree.structure(Mixed(1, "gelu"))
-
-
 @pytest.mark.works("flax", "`FrozenDict` as a dynamic and as a static field")
 def test_frozen_dicts() -> None:
     """A `FrozenDict` is a pytree in a dynamic field, read by order and type in a static one."""
