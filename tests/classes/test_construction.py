@@ -223,6 +223,12 @@ ROWS: dict[str, tuple[str, str, Any]] = {
         "repr(P())",
         "P(x=1.0, y='2', z=3.0)",
     ),
+    "a converter runs once in a subclass": (
+        "x: Any = lw.field(converter=lambda v: [v])\n@classmethod\n"
+        "def below(cls, **body): return lw.pytree(type('Q', (cls,), body))",
+        "P(1).x, P.below()(1).x, P.below(__init__=lambda self: P.__init__(self, 1))().x",
+        ([1], [1], [1]),
+    ),
     "the repr of an unfinished instance": (
         "x: Any\ny: Any = lw.field(init=False)\ndef __post_init__(self): self.y = repr(self)",
         "P(0.5).y",

@@ -15,36 +15,6 @@ def positive(value: Any) -> bool:
     return value > 0
 
 
-@pytest.mark.parametrize("own_init", [False, True])
-def test_converter_runs_once_per_construction(own_init: bool) -> None:
-    """Each construction calls it exactly once, on the value given; so does a subclass."""
-    calls: list[Any] = []
-
-    @lw.pytree
-    class Base:
-        x: Any = lw.field(converter=lambda v: calls.append(v) or v + 1)
-
-    if own_init:
-
-        @lw.pytree
-        class P(Base):
-            y: Any
-
-            def __init__(self, x: Any, y: Any) -> None:
-                super().__init__(x)
-                self.y = y
-
-    else:
-
-        @lw.pytree
-        class P(Base):  # type: ignore[no-redef]
-            y: Any
-
-    assert Base(5).x == 6
-    assert P(1, y=2).x == 2
-    assert calls == [5, 1]
-
-
 @pytest.mark.parametrize("kind", [bool, np.bool_, np.array, jnp.array], ids=range(4))
 @pytest.mark.parametrize("declare", [lw.field, lw.static_field])
 def test_check_that_answers_false(declare: Any, kind: Any) -> None:

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
 import leafwise as lw
 from leafwise.interop import orbax as lob
@@ -93,32 +92,6 @@ def test_orbax_itself_reads_the_arrays(tmp_path: Path) -> None:
     np.testing.assert_array_equal(found.arrays[".w"], np.ones((2, 3)))
     assert found.leafwise["tree"][".depth"] == {"static": 2}
     assert found.leafwise["tree"][".w"] == {"array": {"dtype": "float32", "shape": [2, 3]}}
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Sharding info not provided:UserWarning")
-def test_declared_shardings_are_restored(tmp_path: Path) -> None:
-    """An abstract instance, sharded as its fields declare, is a target: no array is whole."""
-
-    @lw.pytree
-    class Spread:
-        w: jax.Array = lw.field(sharding=PartitionSpec("data", "model"))
-        n: int = lw.static_field(default=3)
-
-    def create() -> Spread:
-        return Spread(jnp.arange(32.0).reshape(8, 4), n=5)
-
-    lob.save(create(), tmp_path / "tree")
-    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    target = lw.shard(jax.eval_shape(create), mesh)
-    back = lob.restore(target, tmp_path / "tree")
-    assert back.w.sharding == NamedSharding(mesh, PartitionSpec("data", "model"))
-    assert not lw.diff(back, create(), values=True)
-    plain = ocp.StandardCheckpointer()
-    plain.save(tmp_path / "plain", lw.shard(create(), mesh))
-    plain.wait_until_finished()
-    assert plain.restore(tmp_path / "plain", target).w.sharding == target.w.sharding
-    plain.close()
 
 
 @pytest.mark.works("orbax", "what is there is replaced only when asked")

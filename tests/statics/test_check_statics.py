@@ -172,30 +172,18 @@ def test_as_a_decorator(box: Box) -> None:
 
 SCRIPT = """
 import jax, leafwise as lw
-from typing import Any
+from tests.statics.judge import Box, P
 
-@lw.pytree
-class P:
-    x: Any
-    a: lw.Static[Any] = None
-
-class Box:
-    v = 1
-
-box = Box()
-box.v = 1
-p = P(1.0, box)
+p = P(1.0, box := Box(1))
 jax.tree.leaves(p)
 box.v = 2
 with lw.debug.check_statics():
     pass
 try:
     jax.tree.leaves(p)
-except lw.errors.StaticMutatedError as error:
-    assert "P.a" in str(error)
-    print("raised")
-else:
     print("silent")
+except lw.errors.StaticMutatedError:
+    print("raised")
 """
 
 

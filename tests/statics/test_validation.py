@@ -250,26 +250,6 @@ def test_shared_parts_are_no_cycle() -> None:
     assert P(1.0, (part, part, Holder(part))).a[0] is part
 
 
-def test_validated_at_every_way_of_construction() -> None:
-    """Constructor, `replace`, defaults and `__post_init__` all end in validation."""
-    with pytest.raises(lw.errors.StaticFieldError):
-        lw.replace(P(1.0), a=[])
-    with pytest.raises(lw.errors.StaticFieldError):
-        dataclasses.replace(P(1.0), a=[])
-
-    @lw.pytree
-    class Q:
-        a: Any = lw.static_field(default_factory=list)
-        b: Any = lw.static_field(init=False, default=1)
-
-        def __post_init__(self) -> None:
-            self.b = {}
-
-    with pytest.raises(lw.errors.StaticFieldError) as error:
-        Q()
-    assert [finding.path for finding in error.value.findings] == ["Q.a", "Q.b"]
-
-
 GOOD: dict[str, Any] = {
     "jax function": jax.nn.relu,
     "jitted": jax.jit(lambda x: x),

@@ -10,7 +10,7 @@ from tests.kit.trees import pytrees
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
-from leafwise._trees.paths import ANY, DEEP, format_path, nearest_path, parse, place_of, steps_of
+from leafwise._trees.paths import ANY, DEEP, format_path, parse, place_of, steps_of
 
 NAMES = st.from_regex(r"[A-Za-z_]\w{0,5}", fullmatch=True)
 KEYS = st.one_of(
@@ -122,35 +122,3 @@ def test_names_where_jax_has_none() -> None:
     ]
     key_path, _ = jax.tree.leaves_with_path(tree)[-1]
     assert lw.update(tree, {key_path: 9})[1].keywords == {"key": 9}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "meant"),
-    [
-        ("encodr.w", "encoder.w"),
-        ("encodr.zzzz", "encoder"),
-        ("encoder.ww", "encoder.w"),
-        ("layers[7].w", "layers[1].w"),
-        ("bias", "encoder.bias"),
-        ("[*].ww", "[*].w"),
-    ],
-)
-def test_the_nearest_path(wanted: str, meant: str) -> None:
-    """What is proposed exists: the step that is nearly right, or the same end elsewhere."""
-    layer = {".w": None, ".bias": None}
-    tree: Any = {".encoder": layer, ".layers": {"[0]": layer, "[1]": layer}}
-    paths: list[tuple[str, ...]] = []
-
-    def walk(node: Any, path: tuple[str, ...]) -> None:
-        paths.append(path)
-        for step, child in (node or {}).items():
-            walk(child, (*path, step))
-
-    walk(tree, ())
-    steps, node, wrong = parse(wanted), tree, 0
-    while steps[wrong] in node or steps[wrong] == ANY:
-        node, wrong = node.get(steps[wrong], layer), wrong + 1
-    found = nearest_path(steps, wrong, list(node), paths)
-    assert found is not None
-    assert format_path(found) == meant
-    assert found in paths or ANY in found
