@@ -315,26 +315,21 @@ def test_others_are_refused(saved: Any, target: Any, text: str) -> None:
 
 
 @pytest.mark.works("flax", MODULES)
-def test_modules_in_nnx() -> None:
-    """A keyed module is data to nnx: its Variables are the nnx module's, its statics compared."""
-    model = OfNnx(Mod(nnx.Param(jnp.ones(2))))
-    assert nnx.is_data(model.it)
-    params = nnx.state(model, nnx.Param)
-    assert params["it"]["w"].shape == (2,)
-    graph, state = nnx.split(model)
-    assert (type(nnx.merge(graph, state).it), nnx.merge(graph, state).it.k) == (Mod, 1)
-    assert nnx.split(OfNnx(Mod(nnx.Param(jnp.ones(2)), True)))[0] != graph
-    assert nnx.split(OfNnx(Mod(nnx.Param(jnp.ones(2)), 1)))[0] == graph
-
-
 @pytest.mark.works("flax", METHODS)
-def test_methods_in_nnx() -> None:
-    """A bound method is data to nnx; another function of the same instance is another graph."""
-    net = Net(nnx.Param(jnp.full(2, 3.0)))
-    graph, state = nnx.split(OfNnx(net.times))
-    assert nnx.merge(graph, state).it(1.0).tolist() == [6, 6]
-    assert nnx.split(OfNnx(net.plus))[0] != graph
-    assert nnx.split(OfNnx(Net(nnx.Param(jnp.ones(2))).times))[0] == graph
+@pytest.mark.parametrize(
+    ("make", "other"),
+    [(Mod, lambda w: Mod(w, True)), (lambda w: Net(w).times, lambda w: Net(w).plus)],
+    ids=["module", "method"],
+)
+def test_in_nnx(make: Any, other: Any) -> None:
+    """Either is data to nnx: its Variables are the nnx module's, statics and function compared."""
+    model = OfNnx(make(nnx.Param(jnp.full(2, 3.0))))
+    assert nnx.is_data(model.it)
+    graph, state = nnx.split(model)
+    assert [leaf.shape for leaf in jax.tree.leaves(nnx.state(model, nnx.Param))] == [(2,)]
+    assert nnx.merge(graph, state).it(1.0).tolist() == model.it(1.0).tolist()
+    assert nnx.split(OfNnx(make(nnx.Param(jnp.ones(2)))))[0] == graph
+    assert nnx.split(OfNnx(other(nnx.Param(jnp.ones(2)))))[0] != graph
 
 
 @pytest.mark.works(

@@ -191,8 +191,14 @@ def train_state(params: Any, apply_fn: Any, **rest: Any) -> TrainState:
 
 
 @pytest.mark.works("flax", "`TrainState` with `params={'net': instance}`, trained, jitted once")
+@pytest.mark.works(
+    "flax",
+    "`TrainState(params=instance)` without a dict around it",
+    cannot="`create` and `apply_gradients` evaluate `'...' in params`, which fails for a "
+    "dataclass; put the instance into a dict",
+)
 def test_train_state() -> None:
-    """Leafwise parameters in flax's train state are trained by one program."""
+    """Parameters in a dict are trained by one program; flax cannot do without the dict."""
     params = {"net": Params(jnp.ones((3, 2)), jnp.zeros(2))}
 
     @jax.jit
@@ -208,19 +214,8 @@ def test_train_state() -> None:
     assert type(state.params["net"]) is Params
     assert state.params["net"].b[0] < 0
     assert state.step == 3
-
-
-@pytest.mark.works(
-    "flax",
-    "`TrainState(params=instance)` without a dict around it",
-    cannot="`create` and `apply_gradients` evaluate `'...' in params`, which fails for a "
-    "dataclass; put the instance into a dict",
-)
-def test_train_state_needs_a_mapping() -> None:
-    """flax asks parameters for a name, so that no class of its own would do either."""
-    params = Params(jnp.ones((3, 2)), jnp.ones(2))
     with pytest.raises(TypeError, match=r"not (a container or )?iterable"):
-        train_state(params, params)
+        train_state(params["net"], params["net"])
 
 
 def test_a_module_of_linen_that_is_made_again() -> None:

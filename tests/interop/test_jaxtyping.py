@@ -312,14 +312,27 @@ def test_typeguard_alone() -> None:
 
 
 @pytest.mark.works("jaxtyping", "`@beartype` alone above `@lw.pytree`")
+@pytest.mark.works(
+    "jaxtyping",
+    "methods by `@beartype` alone above `@lw.pytree`",
+    cannot="the methods of a pytree class bind as pytrees, so beartype finds no functions; "
+    "put `@beartype` on the method or below `@lw.pytree`",
+)
 def test_beartype_alone() -> None:
-    """beartype on the class checks the constructor, and leaves printing and comparing whole."""
+    """beartype on the class checks the constructor alone; printing and comparing stay whole."""
 
     @beartype.beartype
     @lw.pytree
     class Point:
         x: Float[Array, "n d"]
         act: lw.Static[str] = "relu"
+
+        def method(self, a: int) -> int:
+            return a
+
+        @beartype.beartype
+        def checked(self, a: int) -> int:
+            return a
 
     made = Point(X)
     assert repr(made) == "Point(x=f32[2,3], act='relu')"
@@ -329,32 +342,9 @@ def test_beartype_alone() -> None:
         with pytest.raises(BeartypeCallHintViolation):
             Point(*arguments)
     assert jax.tree.map(lambda _: "text", made).x == "text"
-
-
-@pytest.mark.works(
-    "jaxtyping",
-    "methods by `@beartype` alone above `@lw.pytree`",
-    cannot="the methods of a pytree class bind as pytrees, so beartype finds no functions; "
-    "put `@beartype` on the method or below `@lw.pytree`",
-)
-def test_beartype_and_methods() -> None:
-    """beartype checks a method where it meets it as a function: at the method."""
-
-    @lw.pytree
-    class Point:
-        x: int
-
-        def method(self, a: int) -> int:
-            return a
-
-        @beartype.beartype
-        def checked(self, a: int) -> int:
-            return a
-
-    above = beartype.beartype(Point)(1)
-    assert above.method("text") == "text"  # type: ignore[arg-type]
+    assert made.method("text") == "text"  # type: ignore[arg-type]
     with pytest.raises(BeartypeCallHintViolation):
-        above.checked("text")  # type: ignore[arg-type]
+        made.checked("text")  # type: ignore[arg-type]
 
 
 @pytest.mark.works(
