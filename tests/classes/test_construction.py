@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import functools
+import re
 import textwrap
 import types
 from dataclasses import InitVar
@@ -32,37 +33,6 @@ def test_frozen_after_construction(name: str, slots: bool) -> None:
             change()
         assert isinstance(error.value, dataclasses.FrozenInstanceError)
     assert (p.x, p.a) == (1.0, 1)
-
-
-def test_what_is_no_field_cannot_be_assigned() -> None:
-    """In `__init__` too: JAX would lose it. The error lists fields and a declaration."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        def __post_init__(self) -> None:
-            self.cache = {}
-
-    with pytest.raises(lw.errors.FrozenInstanceError, match=r"P\.cache is not a field") as error:
-        P(1.0)
-    assert "P has x" in str(error.value)
-    assert "`cache: Any`" in str(error.value)
-
-
-def test_field_without_a_value() -> None:
-    """A field that nobody set is an error at the end of construction, all of them named."""
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(init=False)
-        y: Any = lw.field(init=False)
-        a: Any = lw.static_field(init=False)
-
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.x: the field has no value") as error:
-        P()
-    assert "y, a" in str(error.value)
-    assert isinstance(error.value, TypeError)
 
 
 def test_post_init_may_assign_and_use_jax_on_itself() -> None:
@@ -174,20 +144,6 @@ def test_a_wrapper_that_forwards(slots: bool) -> None:
     assert (Own(Env(1.0), 3).scale, Own(Env(1.0), 3).size) == (3, 8)
 
 
-def test_a_constructor_that_forgets_its_base() -> None:
-    """A field of a base without a value: the call of its constructor is missing."""
-
-    @lw.pytree
-    class Longer(Env):
-        k: Any = 0
-
-        def __init__(self, k: Any) -> None:
-            self.k = k
-
-    with pytest.raises(lw.errors.DefinitionError, match=r"fix: call super\(\).__init__\(\.\.\.\)"):
-        Longer(1)
-
-
 # The body of a class `P`, an expression, and its value.
 ROWS: dict[str, tuple[str, str, Any]] = {
     "a static's default, read in an own constructor": (
@@ -228,6 +184,30 @@ ROWS: dict[str, tuple[str, str, Any]] = {
         "def below(cls, **body): return lw.pytree(type('Q', (cls,), body))",
         "P(1).x, P.below()(1).x, P.below(__init__=lambda self: P.__init__(self, 1))().x",
         ([1], [1], [1]),
+    ),
+    "user code runs at construction alone": (
+        "runs: ClassVar = []\nx: Any = lw.field(converter=lambda v: P.runs.append('c') or v)\n"
+        "def __post_init__(self): self.runs.append('p')",
+        "jax.tree.map(abs, jax.jit(lambda p: p)(P(1.0))).x, P.runs",
+        (1.0, ["c", "p"]),
+    ),
+    "a verdict that is traced": (
+        "x: Any = lw.field(validator=lambda x: x > 0)",
+        "jax.jit(lambda v: P(v).x)(-1.0)",
+        -1.0,
+    ),
+    "defaults are frozen": (
+        "a: Any = lw.static_field(default_factory=lambda: {'k': [1]}, freeze=True)\n"
+        "b: Any = lw.static_field(init=False, default_factory=list, freeze=True)",
+        "P().a == lw.FrozenMapping(k=(1,)), P().b",
+        (True, ()),
+    ),
+    "a plain class in between": (
+        "x: Any\n@classmethod\ndef below(cls):\n"
+        "    between = type('Between', (cls,), {'twice': lambda self: self.x * 2})\n"
+        "    return lw.pytree(type('Q', (between,), {'__annotations__': {'y': Any}}))",
+        "P.below()(1.0, 3.0).twice(), jax.tree.leaves(P.below()(1.0, 3.0))",
+        (2.0, [1.0, 3.0]),
     ),
     "the repr of an unfinished instance": (
         "x: Any\ny: Any = lw.field(init=False)\ndef __post_init__(self): self.y = repr(self)",
@@ -317,11 +297,52 @@ ROWS: dict[str, tuple[str, str, Any]] = {
 }
 
 
+def defined(body: str) -> dict[str, Any]:
+    """Return the names that a class `P` with this body, and expressions over it, need."""
+    names = {each.__name__: each for each in (copy, dataclasses, functools, jax, types)}
+    names |= {"__name__": __name__, "lw": lw, "Any": Any, "ClassVar": ClassVar, "InitVar": InitVar}
+    exec(f"@lw.pytree\nclass P:\n{textwrap.indent(body, '    ')}", names)  # noqa: S102  # the rows
+    return names
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_body_and_result(name: str) -> None:
     """What a class with this body does."""
     body, expression, expected = ROWS[name]
-    names = {each.__name__: each for each in (copy, dataclasses, functools, jax, types)}
-    names |= {"__name__": __name__, "lw": lw, "Any": Any, "ClassVar": ClassVar, "InitVar": InitVar}
-    exec(f"@lw.pytree\nclass P:\n{textwrap.indent(body, '    ')}", names)  # noqa: S102  # the rows
-    assert eval(expression, names) == expected  # noqa: S307
+    assert eval(expression, defined(body)) == expected  # noqa: S307
+
+
+# The body of a class `P`, an expression that is refused, and the words of the error.
+REFUSED: dict[str, tuple[str, str, str]] = {
+    "what is no field": (
+        "x: Any\ndef __post_init__(self): self.cache = {}",
+        "P(1.0)",
+        r"FrozenInstanceError: P\.cache is not a field.*P has x.*`cache: Any`",
+    ),
+    "fields without a value": (
+        "x: Any = lw.field(init=False)\ny: Any = lw.field(init=False)\n"
+        "a: Any = lw.static_field(init=False)",
+        "P()",
+        r"DefinitionError: P\.x: the field has no value.*y, a",
+    ),
+    "a constructor that forgets its base": (
+        "x: Any\n@classmethod\ndef below(cls):\n"
+        "    return lw.pytree(type('Q', (cls,), {'__init__': lambda self: None}))",
+        "P.below()()",
+        r"DefinitionError: Q\.x.*fix: call super\(\).__init__\(\.\.\.\)",
+    ),
+    "a validator that says why": (
+        "n: int = lw.static_field(default=1, validator=lambda n: n > 0 or 'must be positive')",
+        "P(2).n, P(0)",
+        r"FieldCheckError: P\.n: its validator <lambda> refused 0 \(int\): must be positive",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_body_and_error(name: str) -> None:
+    """What a class with this body refuses, and what the error says."""
+    body, expression, words = REFUSED[name]
+    with pytest.raises(lw.errors.LeafwiseError) as error:
+        eval(expression, defined(body))  # noqa: S307
+    assert re.match(f"(?s){words}", f"{type(error.value).__name__}: {error.value}")

@@ -2,17 +2,11 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import leafwise as lw
-
-
-def positive(value: Any) -> bool:
-    """Accept what is above zero."""
-    return value > 0
 
 
 @pytest.mark.parametrize("kind", [bool, np.bool_, np.array, jnp.array], ids=range(4))
@@ -48,16 +42,6 @@ def test_array_of_answers_is_refused(verdict: Any) -> None:
     assert "P.x" in "".join(error.value.__notes__)
 
 
-def test_traced_verdict_accepts() -> None:
-    """Under jit a traced answer cannot be read; construction goes on."""
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(validator=positive)
-
-    assert jax.jit(lambda v: P(v).x)(-1.0) == -1.0
-
-
 @pytest.mark.parametrize("what", ["converter", "validator"])
 def test_error_inside_names_the_field(what: str) -> None:
     """The user's own error comes out, with a note that names class, field and value."""
@@ -80,17 +64,3 @@ def test_must_be_callable() -> None:
         lw.static_field(validator="x")  # type: ignore[call-overload]
     with pytest.raises(TypeError, match=r"fix: wrap what takes more: validator=lambda"):
         lw.field(validator=lambda instance, attribute, value: value > 0)  # as attrs calls it
-
-
-def test_a_check_that_says_why() -> None:
-    """A text refuses as False does, and is in the message."""
-
-    @lw.pytree
-    class P:
-        x: jax.Array
-        n: int = lw.static_field(default=1, validator=lambda n: n > 0 or "must be positive")
-
-    assert P(jnp.ones(2), 2).n == 2
-    with pytest.raises(lw.errors.FieldCheckError) as error:
-        P(jnp.ones(2), 0)
-    assert error.value.message == "P.n: its validator <lambda> refused 0 (int): must be positive"

@@ -15,13 +15,9 @@ from tests.kit.processes import run_python
 
 import leafwise as lw
 
+from .test_equality import P
+
 LOADED: list[str] = []
-
-
-@lw.pytree
-class P:
-    x: Any
-    a: lw.Static[Any] = 1
 
 
 @lw.pytree

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import jax
 import pytest
 
 import leafwise as lw
@@ -27,21 +26,6 @@ def test_undecorated_class_in_between() -> None:
         @lw.pytree
         class P(Between):
             pass
-
-
-def test_undecorated_class_without_fields_in_between() -> None:
-    """One without fields only adds methods, and is fine as a base."""
-
-    class Between(Base):
-        def twice(self) -> Any:
-            return self.x * 2
-
-    @lw.pytree
-    class P(Between):
-        y: Any = 3.0
-
-    assert P(1.0).twice() == 2.0
-    assert jax.tree.leaves(P(1.0)) == [1.0, 3.0]
 
 
 def own_init(self: Any) -> None:

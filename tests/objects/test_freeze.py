@@ -70,18 +70,6 @@ def test_freeze_copies() -> None:
     assert list(p.a) == ["k", "t"]
 
 
-def test_defaults_are_frozen() -> None:
-    """A made default is frozen like a value that was given."""
-
-    @lw.pytree
-    class Q:
-        a: Any = lw.static_field(default_factory=lambda: {"k": [1]}, freeze=True)
-        b: Any = lw.static_field(init=False, default_factory=list, freeze=True)
-
-    assert Q().a == lw.FrozenMapping(k=(1,))
-    assert Q().b == ()
-
-
 def test_tracers_inside_are_reported_by_field() -> None:
     """A tracer in a field that freezes is named by class, field and path, with the rest."""
 

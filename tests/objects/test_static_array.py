@@ -8,15 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.statics.judge import P
 
 import leafwise as lw
-
-
-@lw.pytree
-class P:
-    x: Any
-    a: lw.Static[Any]
-
 
 NAN = float("nan")
 OTHER_NAN = np.frombuffer(np.uint64(0x7FF8000000000001).tobytes(), np.float64)
