@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.kit.processes import run_python
+from tests.statics.judge import Value
 
 import leafwise as lw
 
@@ -52,17 +53,6 @@ class Empty:
 class Slotted:
     x: Any
     a: lw.Static[int] = 1
-
-
-class Value:
-    def __init__(self, v: int) -> None:
-        self.v = v
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Value) and self.v == other.v
-
-    def __hash__(self) -> int:
-        return hash(self.v)
 
 
 def relu(x: Any) -> Any:

@@ -3,8 +3,6 @@
 import gc
 import weakref
 
-from leafwise._statics import key
-
 from .judge import P
 
 
@@ -26,14 +24,14 @@ def test_instances_can_be_weakly_referenced() -> None:
 
 def test_the_latest_key_of_plain_values_is_kept() -> None:
     """Instances that live for a moment find the key of the one before; older keys die."""
-    made = weakref.ref(getattr(P(1.0, (1, "a")), key.KEY))
+    made = weakref.ref(P(1.0, (1, "a")).__leafwise_key__)
     gc.collect()
-    assert getattr(P(2.0, (1, "a")), key.KEY) is made()
+    assert P(2.0, (1, "a")).__leafwise_key__ is made()
     for other in ((1, "b"), (True, "a"), (1.0, "a")):
-        assert getattr(P(2.0, other), key.KEY) is not made()
+        assert P(2.0, other).__leafwise_key__ is not made()
     gc.collect()
     assert made() is None
     for value in (Thing(), "long" * 1000, (b"long" * 1000,), tuple(range(100))):
-        unkept = weakref.ref(getattr(P(1.0, (value,)), key.KEY))
+        unkept = weakref.ref(P(1.0, (value,)).__leafwise_key__)
         gc.collect()
         assert unkept() is None

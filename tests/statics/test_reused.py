@@ -10,15 +10,14 @@ from typing import Any
 import attrs
 import jax
 import jax.numpy as jnp
-import msgspec
 import numpy as np
-import pydantic
 import pytest
 from tests.kit.inside import count_events
 
 import leafwise as lw
 
 from .judge import Sound, calls
+from .test_distinct import Model, Struct
 
 pytestmark = pytest.mark.hazard
 
@@ -41,14 +40,6 @@ class Held:
 
 def activation(x: Any, slope: float = 0.1) -> Any:
     return jnp.where(x > 0, x, x * slope)
-
-
-class Struct(msgspec.Struct, frozen=True):
-    size: Any
-
-
-class Model(pydantic.BaseModel, frozen=True):
-    size: Any
 
 
 # A new one each call, for every one of which plain JAX retraces.

@@ -1,12 +1,12 @@
 """Paths: the texts that name places, and the steps that they are made of."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit.trees import pytrees
+from tests.kit.trees import NamedNode, pytrees
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
@@ -106,14 +106,9 @@ def test_negative_indices_count_from_the_end() -> None:
     assert place_of(("['a']", "['b']"), "[-1]") is None
 
 
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
 def test_names_where_jax_has_none() -> None:
     """Namedtuples and partials are addressed by name, also where a JAX key is a mere number."""
-    tree = [Pair(1, 2), jax.tree_util.Partial(max, 3, key=4)]
+    tree = [NamedNode(1, 2), jax.tree_util.Partial(max, 3, key=4)]
     assert list(map(format_path, FlatTree(tree).paths)) == [
         "[0].left",
         "[0].right",
