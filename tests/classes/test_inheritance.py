@@ -1,4 +1,4 @@
-"""Inheritance: staticness, constructors, mixins, ABCs and protocols."""
+"""Inheritance: staticness, constructors, and subclasses that are not decorated."""
 
 import dataclasses
 from typing import Any
@@ -125,3 +125,44 @@ def test_super_reads_statics_that_moved() -> None:
     assert Further(y=5).y == 5
     assert (Base(a=7).a, Base(b=8).b) == (7, 8)
     assert jax.tree.map(lambda leaf: leaf, Shifted(a=9)).above() == (9, "b")
+
+
+def test_undecorated_class_in_between() -> None:
+    """An undecorated class with fields between two decorated ones would lose them."""
+
+    class Between(Base):
+        y: Any = 1.0
+
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"Between .* declares y, but is not decorated"
+    ):
+
+        @lw.pytree
+        class P(Between):
+            pass
+
+
+class Foreign:
+    def __init__(self, x: Any = 1.0) -> None:
+        self.__dict__["x"] = x
+
+
+UNDECORATED: dict[str, tuple[tuple[type, ...], dict[str, Any], tuple[Any, ...]]] = {
+    "without a constructor": ((Base,), {}, (1.0,)),
+    "with fields": ((Base,), {"__annotations__": {"y": int}, "y": 1}, (1.0,)),
+    "with a constructor": ((Base,), {"__init__": lambda self: setattr(self, "x", 1.0)}, ()),
+    "constructor of a mixin": ((Foreign, Base), {}, ()),
+    "of a subclass": ((type("Middle", (Base,), {"__init__": lambda _: None}),), {}, ()),
+}
+
+
+@pytest.mark.parametrize("name", UNDECORATED)
+def test_undecorated_subclass(name: str) -> None:
+    """An undecorated subclass raises when first instantiated, and the error has the fix."""
+    bases, body, arguments = UNDECORATED[name]
+    cls = type("P", bases, body)
+    for _ in range(2):
+        with pytest.raises(lw.errors.DefinitionError, match="P is a subclass of") as error:
+            cls(*arguments)
+        assert "fix: @lw.pytree\n       class P(Base): ..." in str(error.value)
+    assert isinstance(error.value, TypeError)

@@ -1,4 +1,4 @@
-"""`slots=True`: the same class, without `__dict__`."""
+"""Where instances keep their fields: `slots=True`, a `__dict__`, and both."""
 
 import functools
 import gc
@@ -9,24 +9,6 @@ import jax
 import pytest
 
 import leafwise as lw
-
-
-@lw.pytree(slots=True)
-class Slotted:
-    """A slotted class at module level, for pickle."""
-
-    x: Any
-    a: lw.Static[int] = 1
-    b: Any = lw.field(default_factory=lambda: 2.0)
-
-
-def test_has_no_dict() -> None:
-    """Fields live in slots; leaves and statics are as without."""
-    made = Slotted(1.0)
-    assert not hasattr(made, "__dict__")
-    assert jax.tree.leaves(made) == [1.0, 2.0]
-    assert jax.tree.structure(made) != jax.tree.structure(Slotted(1.0, 2))
-    assert set(Slotted.__slots__) >= {"x", "b"}  # type: ignore[attr-defined]
 
 
 def test_zero_argument_super_and_class() -> None:
@@ -98,3 +80,59 @@ def test_the_class_that_was_replaced_is_not_registered() -> None:
 
     gc.collect()
     assert [ref() for ref in found if ref() is not None] == [P]
+
+
+class Slot:
+    __slots__ = ("x",)
+
+
+class Room:
+    pass
+
+
+@lw.pytree
+class HalfSlotted(Slot, Room):
+    """One child lives in a slot, the other in the instance's dict."""
+
+    x: Any
+    y: Any
+    a: lw.Static[int] = 1
+
+
+@lw.pytree(slots=True)
+class AllSlotted:
+    x: Any
+    y: Any
+    a: lw.Static[int] = 1
+
+
+@lw.pytree
+class OfDict:
+    x: Any
+    y: Any
+    a: lw.Static[int] = 1
+
+
+def test_has_no_dict() -> None:
+    """Fields live in slots; leaves and statics are as without."""
+    made = AllSlotted(1.0, 2.0)
+    assert not hasattr(made, "__dict__")
+    assert jax.tree.leaves(made) == [1.0, 2.0]
+    assert jax.tree.structure(made) != jax.tree.structure(AllSlotted(1.0, 2.0, 2))
+    assert set(AllSlotted.__slots__) >= {"x", "y"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("cls", [HalfSlotted, AllSlotted, OfDict])
+def test_every_layout_is_rebuilt_in_its_place(cls: Any) -> None:
+    """Children come back to where the class keeps them, in slots or in a dict of its own."""
+    made = cls(1.0, 2.0, 3)
+    leaves, structure = jax.tree.flatten(made)
+    first, second = (jax.tree.unflatten(structure, leaves) for _ in range(2))
+    assert first == made
+    assert (first.x, first.y, first.a) == (1.0, 2.0, 3)
+    if hasattr(made, "__dict__"):
+        assert vars(first).keys() == vars(made).keys()
+        assert vars(first) is not vars(second)
+    object.__setattr__(first, "x", 5.0)
+    assert (first.x, second.x, made.x) == (5.0, 1.0, 1.0)
+    assert jax.tree.leaves(first) == [5.0, 2.0]
