@@ -11,6 +11,8 @@ import pytest
 import leafwise as lw
 from leafwise.interop.flax import register_nnx_data
 
+from .modules import Holder
+
 with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
     from flax import nnx
@@ -27,12 +29,6 @@ class Scale:
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return x * self.w[...] ** self.power
-
-
-@lw.pytree
-class Holder:
-    it: Any
-    config: lw.Static[Any] = None
 
 
 class Model(nnx.Module):

@@ -20,6 +20,8 @@ from leafwise.errors import CheckpointError
 from leafwise.interop.equinox import Module
 from leafwise.interop.flax import register_nnx_data, register_serialization
 
+from .modules import Holder
+
 with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
     from flax import nnx
@@ -240,11 +242,6 @@ class Net:
     @jax.jit
     def jitted(self, x: Any) -> Any:
         return x * self.w
-
-
-@lw.pytree
-class Holder:
-    it: Any
 
 
 class OfNnx(nnx.Module):

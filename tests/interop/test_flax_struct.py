@@ -14,6 +14,8 @@ from flax.training.train_state import TrainState
 
 import leafwise as lw
 
+from .modules import Holder
+
 
 @lw.pytree
 class Scale:
@@ -33,12 +35,6 @@ class Node(flax.struct.PyTreeNode):
     kind: Any = flax.struct.field(pytree_node=False, default="a")
 
 
-@lw.pytree
-class Holder:
-    state: Any
-    config: lw.Static[Any] = None
-
-
 def scaled(tree: Any) -> Any:
     return jax.tree.map(lambda x: x * 2, tree)
 
@@ -52,9 +48,9 @@ def test_nested_both_ways(outer: Any) -> None:
     tree = Holder(outer(Holder(outer(Scale(jnp.arange(3.0))))))
     doubled = jax.jit(scaled)(tree)
     assert jax.tree.structure(doubled) == jax.tree.structure(tree)
-    assert doubled.state.scale.state.scale.w.tolist() == [0, 2, 4]
-    gradient = jax.grad(lambda tree: jnp.sum(tree.state.scale.state.scale.w**2))(tree)
-    assert gradient.state.scale.state.scale.w.tolist() == [0, 2, 4]
+    assert doubled.it.scale.it.scale.w.tolist() == [0, 2, 4]
+    gradient = jax.grad(lambda tree: jnp.sum(tree.it.scale.it.scale.w**2))(tree)
+    assert gradient.it.scale.it.scale.w.tolist() == [0, 2, 4]
     assert "power=2" in repr(tree)
 
 
@@ -78,7 +74,7 @@ def test_statics_of_flax_are_confused() -> None:
 
     @jax.jit
     def kind(holder: Holder) -> jax.Array:
-        return jnp.asarray(holder.state.kind)
+        return jnp.asarray(holder.it.kind)
 
     with lw.budget(traces=1, exact=True, eager=False):
         assert kind(Holder(State(1, 1, 1))).dtype == jnp.int32
@@ -105,7 +101,7 @@ def test_frozen_dicts() -> None:
     """A `FrozenDict` is a pytree in a dynamic field, read by order and type in a static one."""
     params = flax.core.freeze({"a": {"w": jnp.ones(2)}})
     doubled = jax.jit(scaled)(Holder(params))
-    assert doubled.state["a"]["w"].tolist() == [2, 2]
+    assert doubled.it["a"]["w"].tolist() == [2, 2]
 
     def structure(content: Any) -> Any:
         return jax.tree.structure(Holder(0, flax.core.freeze(content)))
