@@ -71,7 +71,7 @@ def test_text_must_be_static(name: str) -> None:
 
 @pytest.mark.parametrize("kind", [Any, int, float, object, str | jax.Array, Literal[1, 2], type])
 def test_other_types_say_nothing(kind: Any) -> None:
-    """Any other annotation stays a child without a word."""
+    """Any other annotation silently stays a child."""
     assert jax.tree.leaves(make(kind)(1)) == [1]
 
 

@@ -92,7 +92,7 @@ class Wrapped:
 
 
 def test_vars_are_a_tree_of_the_fields() -> None:
-    """`vars` of an instance is compared leaf by leaf, as flax's users do; the key is no leaf."""
+    """`vars` of an instance is compared by leaves, as users of flax do; the key is not a leaf."""
     one, same, other = (vars(Wrapped(jnp.ones(2), kind)) for kind in (1, 1, True))
     assert [path for path, _ in jax.tree.leaves_with_path(one)] == [
         (jax.tree_util.DictKey("inside"),)
@@ -314,7 +314,7 @@ def test_body_and_result(name: str) -> None:
 
 # The body of a class `P`, an expression that is refused, and the words of the error.
 REFUSED: dict[str, tuple[str, str, str]] = {
-    "what is no field": (
+    "what is not a field": (
         "x: Any\ndef __post_init__(self): self.cache = {}",
         "P(1.0)",
         r"FrozenInstanceError: P\.cache is not a field.*P has x.*`cache: Any`",

@@ -166,5 +166,5 @@ def test_a_function_as_the_default_of_a_dynamic_field() -> None:
     ids=["Partial", "declared", "static"],
 )
 def test_functions_that_are_meant(default: Any) -> None:
-    """What JAX takes, and what is declared, is no warning: warnings are errors here."""
+    """What JAX takes, and what is declared, does not warn: warnings are errors here."""
     lw.pytree(type("P", (), {"__annotations__": {"act": Callable}, "act": default}))

@@ -134,7 +134,7 @@ def test_check_that_answers_false(declare: Any, kind: Any) -> None:
 
 @pytest.mark.parametrize("verdict", [np.zeros(3), jnp.ones((1, 2)), np.zeros(0)])
 def test_array_of_answers_is_refused(verdict: Any) -> None:
-    """An answer for each element is no answer; the message says how to make it one."""
+    """An answer for each element is refused; the message says how to make one of them."""
 
     @lw.pytree
     class P:

@@ -128,7 +128,7 @@ DISTINCT = [
 ]
 
 
-def test_values_made_to_be_confused_are_told_apart() -> None:
+def test_values_made_to_be_confused_are_distinct() -> None:
     """No two of these values have one description, whatever ``==`` says of them."""
     texts = [text_of(value) for value in DISTINCT]
     twice = [text for text, count in collections.Counter(texts).items() if count > 1]
@@ -218,7 +218,7 @@ STRUCTURES = [
 ]
 
 
-def test_structures_are_told_apart() -> None:
+def test_structures_are_distinct() -> None:
     """Two trees without a difference have one structure, and leaves of one kind."""
     texts = [dump(to_json(described(tree))) for tree in STRUCTURES]
     twice = [text for text, count in collections.Counter(texts).items() if count > 1]
@@ -246,7 +246,7 @@ def test_two_places_of_one_path_are_refused() -> None:
         describe_tree({Key(1): 1.0, Key(2): 2.0})
 
 
-def test_differences_name_the_place_inside_of_a_static() -> None:
+def test_differences_name_the_place_inside_a_static() -> None:
     """A difference is named as deep as both statics have the same parts."""
     one = P(1.0, Config((1, lw.FrozenMapping(act=jax.nn.relu)), "a" * 300))
     other = P(1.0, Config((1.0, lw.FrozenMapping(act=jax.nn.gelu)), "a" * 301))
@@ -263,7 +263,7 @@ def test_differences_name_the_place_inside_of_a_static() -> None:
     [{"version": VERSION + 1}, {"version": VERSION - 1}, {"format": "other"}, []],
     ids=["newer", "older", "other", "list"],
 )
-def test_a_description_that_is_none_is_refused(content: Any) -> None:
+def test_what_is_not_a_description_is_refused(content: Any) -> None:
     """What is not a description of this version is an error that names the file."""
     with pytest.raises(lw.errors.CheckpointError, match=r"the file: (?s:.*)or a newer one"):
         from_json(content, "the file")
@@ -319,7 +319,7 @@ def test_what_comes_back_is_what_was_written(value: Any) -> None:
     ],
     ids=["lambda", "id", "method", "partial", "array", "in", "date", "own", "number"],
 )
-def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
+def test_unportable_statics_raise_with_their_path(value: Any) -> None:
     """As a digest refuses it; of arrays and other objects there is not all in JSON."""
     with pytest.raises(PortableError, match=r"^P\.x"):
         rebuild_static(PortableReader().read(value, ""), "P.x")
@@ -345,9 +345,7 @@ def test_what_means_nothing_elsewhere_is_refused_by_path(value: Any) -> None:
     ],
     ids=["enum", "flag", "renamed", "new"],
 )
-def test_what_its_class_has_not_here_is_named(
-    value: Any, written: str, now: str, words: str
-) -> None:
+def test_what_the_class_lacks_here_is_named(value: Any, written: str, now: str, words: str) -> None:
     """A member of an enum or a field of a dataclass that came or went since."""
     text = json.dumps(PortableReader().read(value, ""), sort_keys=True)
     assert written in text

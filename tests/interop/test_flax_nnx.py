@@ -61,7 +61,7 @@ def test_attribute_of_a_module() -> None:
 
 @pytest.mark.works("flax", "a leafwise class of statics only as a static attribute")
 def test_static_attribute() -> None:
-    """A configuration is hashable: as a static attribute it tells GraphDefs apart, by type."""
+    """A configuration is hashable: as a static attribute it distinguishes GraphDefs, by type."""
 
     @lw.pytree
     class Config:
@@ -77,7 +77,7 @@ def test_static_attribute() -> None:
 
 
 @pytest.mark.works("flax", "type-exact statics of leafwise classes inside an `nnx.Module`")
-def test_statics_inside_are_told_apart() -> None:
+def test_statics_inside_are_distinct() -> None:
     """The statics of an attribute are part of the GraphDef, and of the treedef, by type."""
     graphs = [nnx.split(Model(power))[0] for power in (1, 1, True)]
     assert graphs[0] == graphs[1]

@@ -153,7 +153,7 @@ def apply(net: Net, x: jax.Array) -> jax.Array:
 
 
 @pytest.mark.works("flax", "the configuration of a static linen module is read type-exactly")
-def test_configurations_are_told_apart() -> None:
+def test_configurations_are_distinct() -> None:
     """`1` and `True` in a module are equal to flax, and two keys here."""
     assert Mlp((3,), None, 1) == Mlp((3,), None, True), "the hazard"
     keys = [jax.tree.structure(Net(0, Mlp((), Mlp((), None, flag)))) for flag in (1, True, 1)]
@@ -214,8 +214,8 @@ def test_train_state() -> None:
         train_state(params["net"], params["net"])
 
 
-def test_a_module_of_linen_that_is_made_again() -> None:
-    """What a module keeps beside its fields, an id among it, is no change."""
+def test_a_module_of_linen_that_is_recreated() -> None:
+    """What a module keeps beside its fields, such as an id, does not count."""
     layers = {"net": nn.Dense(2)}
     x = jnp.ones(2)
     params = layers["net"].init(jax.random.key(0), x)

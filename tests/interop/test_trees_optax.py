@@ -277,7 +277,7 @@ def test_a_scan_that_builds_its_optimizer_again() -> None:
 
 
 @pytest.mark.works("optax", "which argument of an optimizer differs, in an explanation")
-def test_the_difference_is_told() -> None:
+def test_the_difference_is_explained() -> None:
     """The explanation leads to the number that differs."""
     before, after = (lw.signature(Train(1.0, None, optax.adam(1e-3, b1=b))) for b in (0.9, 0.8))
     (reason,) = after.explain(before).reasons

@@ -96,7 +96,7 @@ def test_a_leaf(name: str) -> None:
 
 
 def test_a_mock_is_not_what_it_says() -> None:
-    """A mock of a float is no float: another key, compared by identity."""
+    """A mock of a float is not a float: it has another key, compared by identity."""
     fake = mock.Mock(spec=float)
     assert isinstance(fake, float)
     assert jax.tree.structure(Sound(1.0, fake)) == jax.tree.structure(Sound(1.0, fake))

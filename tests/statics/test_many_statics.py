@@ -1,4 +1,4 @@
-"""`many_statics=True`: the hash of a treedef tells the statics apart, and little else shows."""
+"""`many_statics=True`: the hash of a treedef depends on the statics, and little else shows."""
 
 import functools
 from typing import Any, NamedTuple
@@ -41,7 +41,7 @@ def hashes(cls: Any, statics: list[Any]) -> int:
 
 
 @pytest.mark.parametrize("cls", [Many, Slotted])
-def test_hashes_tell_statics_apart(cls: Any) -> None:
+def test_hashes_depend_on_statics(cls: Any) -> None:
     """1,000 static values have one hash without the option, and about 250 with it."""
     assert hashes(Plain, list(range(1000))) == 1
     assert hashes(cls, list(range(1000))) > 200

@@ -1,4 +1,4 @@
-"""What is read of a static value: reading changes nothing, and what fills itself is no change."""
+"""What is read of a static value: reading changes nothing, and filling a cache is not a change."""
 
 import abc
 import functools
@@ -54,7 +54,7 @@ def over(value: Any) -> Callable[[Any], Any]:
     ids=["itself", "closure", "partial"],
 )
 def test_a_function_that_dispatches(cls: Any, place: Any) -> None:
-    """It can be static; a call is no change of it, and another function for a type is."""
+    """It can be static; a call does not change it, and another function for a type does."""
     choose = dispatching()
     p = cls(1.0, place(choose))
     structure = jax.tree.structure(p)
@@ -93,7 +93,7 @@ def test_a_captured_function_that_dispatches() -> None:
 )
 @pytest.mark.parametrize("cls", [P, ByContent])
 def test_weak_containers(cls: Any, make: Any) -> None:
-    """An object or a function with one can be static, and what such a cache holds is no change."""
+    """An object or a function with one can be static; what such a cache holds does not count."""
     box, alive = Box(make()), Box(1)
     held = box.v
     for value in (box, lambda: box, lambda: held):

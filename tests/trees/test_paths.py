@@ -83,7 +83,7 @@ def test_what_is_read(text: str, steps: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "text", [".", "a.", "a..b", "a[", "a[]", "a]", "[0]b", "a*", "a.***", " a", "a.[0]"]
 )
-def test_what_is_no_path(text: str) -> None:
+def test_what_is_not_a_path(text: str) -> None:
     """What is not a path is refused, with the place where it cannot be read."""
     with pytest.raises(lw.errors.PathError, match="is not a path") as caught:
         parse(text)

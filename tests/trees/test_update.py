@@ -211,7 +211,7 @@ def test_changes_that_meet(changes: Any) -> None:
     assert all(text in str(caught.value) for text in texts)
 
 
-def test_what_is_no_change() -> None:
+def test_what_is_not_a_change() -> None:
     """Patterns, and anything but a mapping from paths, are refused."""
     with pytest.raises(lw.errors.PathError, match="not a pattern"):
         lw.update(model(), {"layers[*].w": 1})
@@ -298,7 +298,7 @@ def test_static_values_of_every_kind() -> None:
             lw.update([whole], {"[0].a": 1})
 
 
-def test_a_class_is_no_instance() -> None:
+def test_a_class_is_not_an_instance() -> None:
     """A class has fields as well: it came back as it was."""
     with pytest.raises(TypeError, match="takes an instance, got the class Layer"):
         lw.replace(Layer, w=1.0)
