@@ -1,6 +1,5 @@
 """What annotations decide: static marks, and fields that can only be one or the other."""
 
-import enum
 import sys
 import types
 from typing import Annotated, Any, Final, Literal, NewType, Optional, TypeVar
@@ -11,17 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import typing_extensions
+from tests.property.zoo import Color, Level
 
 import leafwise as lw
-
-
-class Color(enum.Enum):
-    RED = 1
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-
 
 Name = NewType("Name", str)
 T = TypeVar("T")

@@ -1,6 +1,5 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
-import enum
 import importlib
 import re
 from collections.abc import Callable
@@ -10,14 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.property.zoo import Color
 
 import leafwise as lw
 
 pytestmark = pytest.mark.message
-
-
-class Mode(enum.Enum):
-    UP = 1
 
 
 @pytest.mark.parametrize(
@@ -26,8 +22,8 @@ class Mode(enum.Enum):
         ("relu", 'default="relu"'),
         ((1, 2), "default=(1, 2)"),
         (jax.nn.gelu, "default=gelu"),
-        (Mode.UP, "default=Mode.UP"),
-        ((Mode.UP,), ""),
+        (Color.RED, "default=Color.RED"),
+        ((Color.RED,), ""),
         (object(), ""),
     ],
     ids=["text", "tuple", "function", "enum", "enum in a tuple", "object"],

@@ -159,11 +159,7 @@ SCRIPT = """
     from leafwise._statics.portable import dump
     from leafwise.interop._checkpoint import describe_tree, to_json
     from tests.property.zoo import Color, Config, Point
-
-    @lw.pytree
-    class P:
-        x: object
-        a: lw.Static[object]
+    from tests.statics.judge import P
 
     class Frozen(dict):
         def __hash__(self):

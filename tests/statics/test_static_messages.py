@@ -24,19 +24,6 @@ class Params:
     act: lw.Static[Any] = "relu"
 
 
-@attrs.define
-class OpenAttrs:
-    depth: int = 2
-
-
-class OpenModel(pydantic.BaseModel):
-    depth: int = 2
-
-
-class OpenStruct(msgspec.Struct):
-    depth: int = 2
-
-
 class BadRepr:
     __hash__ = None  # type: ignore[assignment]
 
@@ -109,9 +96,18 @@ def test_repaired_code(name: str) -> None:
 
 WORDS: dict[str, tuple[Any, list[str]]] = {
     "open dataclass": (Open(), ["not frozen", "@dataclass(frozen=True)", "class Open: ..."]),
-    "open attrs class": (OpenAttrs(), ["@attrs.frozen", "class OpenAttrs: ..."]),
-    "open model": (OpenModel(), ["class OpenModel(pydantic.BaseModel, frozen=True): ..."]),
-    "open struct": (OpenStruct(), ["class OpenStruct(msgspec.Struct, frozen=True): ..."]),
+    "open attrs class": (
+        attrs.make_class("OpenAttrs", [])(),
+        ["@attrs.frozen", "class OpenAttrs: ..."],
+    ),
+    "open model": (
+        pydantic.create_model("OpenModel")(),
+        ["class OpenModel(pydantic.BaseModel, frozen=True): ..."],
+    ),
+    "open struct": (
+        msgspec.defstruct("OpenStruct", [])(),
+        ["class OpenStruct(msgspec.Struct, frozen=True): ..."],
+    ),
     "namespace": (types.SimpleNamespace(a=1), ["SimpleNamespace", "tuple", "frozen dataclass"]),
     "eq without hash": (
         EqWithoutHash(),
