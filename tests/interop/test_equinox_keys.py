@@ -1,7 +1,6 @@
 """`leafwise.interop.equinox.Module`: what is one program, refused, changed, or travels."""
 
 import copy
-import dataclasses
 import functools
 import operator
 import pickle
@@ -15,6 +14,7 @@ import jax.numpy as jnp
 import pytest
 from hypothesis import settings
 from tests.kit.processes import run_python
+from tests.property.zoo import Config
 
 import leafwise as lw
 from leafwise.interop.equinox import Module
@@ -25,12 +25,6 @@ from .modules import KEEPS, Layer, works
 
 SOUND = "`leafwise.interop.equinox.Module`: statics compared by type and value"
 REFUSED = "`leafwise.interop.equinox.Module`: lists, arrays and tracers in statics are refused"
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    rate: float
-    hidden: int = dataclasses.field(default=0, compare=False)
 
 
 class Net(Module):

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.objects.samples import Pair
 
 import leafwise as lw
-
-Pair = collections.namedtuple("Pair", ["left", "right"])  # noqa: PYI024
 
 
 @lw.pytree

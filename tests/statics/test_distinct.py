@@ -1,6 +1,5 @@
 """Values that Python calls equal, and classes of one shape, which traced code can distinguish."""
 
-import dataclasses
 import datetime
 import enum
 import uuid
@@ -16,16 +15,13 @@ import msgspec
 import numpy as np
 import pydantic
 import pytest
+from tests.property.zoo import Config, Level
 
 import leafwise as lw
 
 from .judge import calls
 
 pytestmark = pytest.mark.hazard
-
-
-class Level(enum.IntEnum):
-    LOW = 1
 
 
 class Rank(enum.IntEnum):
@@ -85,12 +81,6 @@ def tagged(value: Any, tag: object) -> Any:
 
 Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024  # the untyped kind is meant
 Size = namedtuple("Size", ["x", "y"])  # noqa: PYI024
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    depth: int
-    note: object = dataclasses.field(default="", compare=False)
 
 
 UTC = datetime.UTC

@@ -1,14 +1,14 @@
 """`many_statics=True`: the hash of a treedef depends on the statics, and little else shows."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import equinox as eqx
 import jax
 import pytest
 from tests.kit.processes import run_python
-from tests.objects.samples import Color
+from tests.objects.samples import Color, Pair
 
 import leafwise as lw
 
@@ -28,11 +28,6 @@ class Many(Plain):
 @lw.pytree(many_statics=True, slots=True)
 class Slotted(Plain):
     pass
-
-
-class Size(NamedTuple):
-    a: int
-    b: int
 
 
 def hashes(cls: Any, statics: list[Any]) -> int:
@@ -56,7 +51,7 @@ def test_hashes_depend_on_statics(cls: Any) -> None:
         [lw.StaticArray([i]) for i in range(3)],
         [lw.FrozenMapping(a=i) for i in range(3)],
         [int, str],
-        [Size(1, 2), Size(1, 3)],
+        [Pair(1, 2), Pair(1, 3)],
         [1, True, 1.0],
         [0.0, -0.0],
     ],

@@ -14,6 +14,8 @@ import pytest
 
 import leafwise as lw
 
+from .judge import Box
+
 Pair = collections.namedtuple("Pair", ["left", "right"])  # noqa: PYI024
 
 
@@ -162,14 +164,6 @@ def test_row(row: str, position: str) -> None:
     assert isinstance(error.value, TypeError)
 
 
-class Box:
-    def __init__(self, held: Any) -> None:
-        self.held = held
-
-    def method(self) -> None:
-        """Be bound."""
-
-
 class Compared(Box):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Compared)
@@ -186,10 +180,10 @@ TRACER_POSITIONS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "closure of a closure": (lambda v: lambda f=lambda: v: f, ".__defaults__[0].__closure__['v']"),
     "default": (lambda v: lambda x=v: x, ".__defaults__[0]"),
     "keyword default": (lambda v: eval("lambda *, x=v: x", {"v": v}), ".__kwdefaults__['x']"),  # noqa: S307
-    "plain object": (Box, ".held"),
+    "plain object": (Box, ".v"),
     "list in a closure": (lambda v: (lambda w: lambda: w)([v]), ".__closure__['w'][0]"),  # noqa: PLC3002
-    "receiver": (lambda v: Box(v).method, ".__self__.held"),
-    "compared object": (Compared, ".held"),
+    "receiver": (lambda v: Box(v).times, ".__self__.v"),
+    "compared object": (Compared, ".v"),
 }
 
 
