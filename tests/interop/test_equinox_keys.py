@@ -42,6 +42,11 @@ class Declared(Module):
     static: Any = lw.static_field(default=2)
 
 
+class InPlain(eqx.Module):
+    w: jax.Array
+    static: Any = lw.static_field(default=2)
+
+
 CLASSES = (Net, Marked, Declared)
 
 
@@ -76,7 +81,8 @@ def test_plain_module_is_not_sound() -> None:
 
 
 @works(REFUSED)
-@pytest.mark.parametrize("cls", CLASSES)
+@works("a value that cannot be static in an `lw.static_field` of a module is refused by name")
+@pytest.mark.parametrize("cls", [*CLASSES, InPlain])
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
@@ -87,10 +93,13 @@ def test_plain_module_is_not_sound() -> None:
     ids=["list", "in a partial", "module"],
 )
 def test_refused(cls: type, value: object, kind: str) -> None:
-    """The error names class and field, however the field is declared."""
+    """The error comes before any warning of equinox, and names class, field and fix."""
     with pytest.raises(lw.errors.StaticFieldError, match=rf"{cls.__name__}\.static") as caught:
         cls(1.0, value)
     assert caught.value.kind == kind
+    assert "fix:" in str(caught.value)
+    with pytest.raises(lw.errors.StaticFieldError, match=rf"{cls.__name__}\.static"):
+        jax.jit(lambda x: cls(1.0, (x,)))(1.0)
 
 
 @works("`lw.debug.check_statics` on `leafwise.interop.equinox.Module`")

@@ -261,30 +261,6 @@ def test_defaults_and_conversion() -> None:
     assert (other.depth, other.table, other.name, other.rate) == (3, ((1, 2),), "7", 0.2)
 
 
-@works("a value that cannot be static in an `lw.static_field` of a module is refused by name")
-@pytest.mark.parametrize(
-    ("value", "kind"),
-    [
-        ([1], "unhashable"),
-        ((0, jnp.ones(2)), "array"),
-        (Declared(1.0), "array"),
-    ],
-    ids=["list", "array in a tuple", "module"],
-)
-def test_refused(value: object, kind: str) -> None:
-    """The error is leafwise's own, comes before any warning, and names class and field."""
-
-    class Holder(eqx.Module):
-        static: Any = lw.static_field()
-
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.static") as info:
-        Holder(value)
-    assert info.value.kind == kind
-    assert "fix:" in str(info.value)
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Holder\.static"):
-        jax.jit(lambda x: Holder((x,)))(1.0)
-
-
 @works(SPECIFIERS)
 def test_checks_and_converters_that_fail() -> None:
     """A refused or failing value names class and field, and where the field is inherited."""
