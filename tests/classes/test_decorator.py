@@ -214,7 +214,7 @@ class Slotted(Generic[T]):
 
 
 @pytest.mark.parametrize("cls", [State, Below, Slotted, Slotted[int]], ids=str)
-def test_method(cls: Any) -> None:
+def test_replace_method(cls: Any) -> None:
     """`.replace` changes fields as `lw.replace` does, for subclasses, slots and generics too."""
     state = cls(1)
     assert state.replace(x=2, n=3) == lw.replace(state, x=2, n=3) == cls(2, 3)
@@ -227,13 +227,13 @@ def test_method(cls: Any) -> None:
         state.replace(z=1)
 
 
-def test_method_under_jit() -> None:
+def test_replace_method_under_jit() -> None:
     """It is a method like another one: in a trace, and jitted itself."""
     assert jax.jit(State.moved)(State(jnp.ones(()))).x == 2
     assert jax.jit(State(1).replace)(x=3.0).x == 3.0  # type: ignore[attr-defined]
 
 
-def test_method_that_the_class_has() -> None:
+def test_replace_method_that_the_class_has() -> None:
     """A method of the class's own stays, as its `__init__` and `__repr__` do."""
 
     @lw.pytree(replace=True)
