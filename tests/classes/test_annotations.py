@@ -50,14 +50,15 @@ TEXT = {
 @pytest.mark.parametrize("name", TEXT)
 def test_text_must_be_static(name: str) -> None:
     """A field of text, enum or dtype is an error that names the fix, unless it is static."""
-    kind = TEXT[name]
+    annotation = TEXT[name]
     with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace a") as error:
-        make(kind)
+        make(annotation)
     assert "lw.Static[" in str(error.value)
     assert "lw.static_field()" in str(error.value)
-    make(kind, lw.static_field())
+    make(annotation, lw.static_field())
     if name != "Final":  # may stand outermost only
-        make(lw.Static[kind] if not isinstance(kind, str) else f"lw.Static[{kind}]")
+        text = f"lw.Static[{annotation}]"
+        make(text if isinstance(annotation, str) else lw.Static[annotation])
 
 
 @pytest.mark.parametrize("kind", [Any, int, float, object, str | jax.Array, Literal[1, 2], type])

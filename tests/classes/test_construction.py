@@ -291,7 +291,7 @@ ROWS: dict[str, tuple[str, str, Any]] = {
 
 def defined(body: str) -> dict[str, Any]:
     """Return the names that a class `P` with this body, and expressions over it, need."""
-    names = {each.__name__: each for each in (copy, dataclasses, functools, jax, types)}
+    names = {module.__name__: module for module in (copy, dataclasses, functools, jax, types)}
     names |= {"__name__": __name__, "lw": lw, "Any": Any, "ClassVar": ClassVar, "InitVar": InitVar}
     exec(f"@lw.pytree\nclass P:\n{textwrap.indent(body, '    ')}", names)  # noqa: S102  # the rows
     return names

@@ -90,9 +90,9 @@ def test_super_init_chain() -> None:
             super().__init__(*args)
             self.y, self.b = y + self.x, b
 
-    made = B(1.0, "b", 2.0, 3)
-    assert (made.x, made.y, made.a, made.b) == (2.0, 3.0, 3, "b")
-    assert jax.tree.leaves(made) == [2.0, 3.0]
+    instance = B(1.0, "b", 2.0, 3)
+    assert (instance.x, instance.y, instance.a, instance.b) == (2.0, 3.0, 3, "b")
+    assert jax.tree.leaves(instance) == [2.0, 3.0]
     with pytest.raises(lw.errors.StaticFieldError, match=r"B\.b"):
         B(1.0, [], 2.0, 3)
 

@@ -55,8 +55,8 @@ def test_zero_argument_super_and_class() -> None:
         def __post_init__(self) -> None:
             super().__setattr__("y", self.y + 1)
 
-    made = B(1.0)
-    assert (made.value(), made.double, made.fast()) == (3.0, 1.0, 3.0)
+    instance = B(1.0)
+    assert (instance.value(), instance.double, instance.fast()) == (3.0, 1.0, 3.0)
     assert type(B.make()) is B
 
 
@@ -115,10 +115,10 @@ class OfDict:
 
 def test_has_no_dict() -> None:
     """Fields live in slots; leaves and statics are as without."""
-    made = AllSlotted(1.0, 2.0)
-    assert not hasattr(made, "__dict__")
-    assert jax.tree.leaves(made) == [1.0, 2.0]
-    assert jax.tree.structure(made) != jax.tree.structure(AllSlotted(1.0, 2.0, 2))
+    instance = AllSlotted(1.0, 2.0)
+    assert not hasattr(instance, "__dict__")
+    assert jax.tree.leaves(instance) == [1.0, 2.0]
+    assert jax.tree.structure(instance) != jax.tree.structure(AllSlotted(1.0, 2.0, 2))
     assert set(AllSlotted.__slots__) >= {"x", "y"}  # type: ignore[attr-defined]
 
 

@@ -61,7 +61,7 @@ def test_keys(cls: Callable[..., Any]) -> None:
         *(lambda: functools.partial(operator.add, 1), lambda: lw.StaticArray([1, 2])),
     ]
     first, again = ([cls(1.0, make()) for make in makers] for _ in range(2))
-    assert len({jax.tree.structure(each) for each in first}) == len(makers)
+    assert len({*map(jax.tree.structure, first)}) == len(makers)
     assert [*map(jax.tree.structure, first)] == [*map(jax.tree.structure, again)]
     assert again[-2].static is first[-2].static
 

@@ -314,11 +314,11 @@ def test_others_are_refused(saved: Any, target: Any, text: str) -> None:
 @pytest.mark.works("flax", MODULES)
 @pytest.mark.works("flax", METHODS)
 @pytest.mark.parametrize(
-    ("make", "other"),
+    ("make", "make_another"),
     [(Mod, lambda w: Mod(w, True)), (lambda w: Net(w).times, lambda w: Net(w).plus)],
     ids=["module", "method"],
 )
-def test_in_nnx(make: Any, other: Any) -> None:
+def test_in_nnx(make: Any, make_another: Any) -> None:
     """Either is data to nnx: its Variables are the nnx module's, statics and function compared."""
     model = OfNnx(make(nnx.Param(jnp.full(2, 3.0))))
     assert nnx.is_data(model.it)
@@ -326,7 +326,7 @@ def test_in_nnx(make: Any, other: Any) -> None:
     assert [leaf.shape for leaf in jax.tree.leaves(nnx.state(model, nnx.Param))] == [(2,)]
     assert nnx.merge(graph, state).it(1.0).tolist() == model.it(1.0).tolist()
     assert nnx.split(OfNnx(make(nnx.Param(jnp.ones(2)))))[0] == graph
-    assert nnx.split(OfNnx(other(nnx.Param(jnp.ones(2)))))[0] != graph
+    assert nnx.split(OfNnx(make_another(nnx.Param(jnp.ones(2)))))[0] != graph
 
 
 @pytest.mark.works(
