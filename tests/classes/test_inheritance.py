@@ -70,6 +70,13 @@ def test_fields_of_a_plain_frozen_base() -> None:
             x: Any = 1.0
 
 
+def test_base_that_is_not_frozen() -> None:
+    """A dataclass that can change in place cannot be a base: `dataclasses` says why."""
+    base = dataclasses.make_dataclass("Open", ["x"])
+    with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
+        lw.pytree(type("P", (base,), {}))
+
+
 def test_super_init_chain() -> None:
     """Hand-written constructors can call each other through `super()`."""
 
