@@ -105,6 +105,7 @@ def test_array_annotation_with_freeze() -> None:
 BURIED = {
     "Optional": (Optional[lw.Static[str]], "lw.Static[str | None]"),  # noqa: UP045
     "tuple": (tuple[lw.Static[int], ...], "lw.Static[tuple[int, ...]]"),
+    "table": (Optional[lw.Static[lw.StaticArray]], "lw.Static[lw.StaticArray | None]"),  # noqa: UP045
     "string": ("Optional[lw.Static[str]]", "lw.Static[Optional[str]]"),
     "string |": ("lw.Static[str] | None", "lw.Static[str | None]"),
     "string deep": (
