@@ -1,4 +1,4 @@
-"""The benchmark runs and reports every figure; how large they are is no matter here."""
+"""The benchmark runs and reports every figure; how large they are does not matter here."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -118,7 +118,7 @@ def test_growth_is_each_contestants_own(load: Callable[[str], ModuleType]) -> No
     assert not row.is_over
 
 
-def test_noise_is_no_miss(load: Callable[[str], ModuleType]) -> None:
+def test_noise_is_not_a_miss(load: Callable[[str], ModuleType]) -> None:
     """A target is missed by what two equal contestants do not come out apart by."""
     rows = load("rows")
     for again, over in ((1.0, True), (1.04, True), (1.06, False), (0.94, False)):

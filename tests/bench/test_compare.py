@@ -52,7 +52,7 @@ def test_planted_regressions_are_found(written: Any, load: Load) -> None:
 
 
 def test_what_is_missing_is_said(written: Any, load: Load) -> None:
-    """A row, or the library it was compared with, that is no longer there is listed."""
+    """A row, or the library it was compared with, that is gone is listed."""
     before = _report(load, written.data)
     now = copy.deepcopy(written.data)
     gone = now["rows"].pop(0)["name"]

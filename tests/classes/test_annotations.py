@@ -1,9 +1,8 @@
 """What annotations decide: static marks, and fields that can only be one or the other."""
 
-import enum
 import sys
 import types
-from typing import Annotated, Any, Final, Generic, Literal, NewType, Optional, TypeVar
+from typing import Annotated, Any, Final, Literal, NewType, Optional, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,17 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import typing_extensions
+from tests.property.zoo import Color, Level
 
 import leafwise as lw
-
-
-class Color(enum.Enum):
-    RED = 1
-
-
-class Level(enum.IntEnum):
-    LOW = 1
-
 
 Name = NewType("Name", str)
 T = TypeVar("T")
@@ -31,6 +22,11 @@ def make(annotation: Any, declared: Any = None) -> type:
     """Return a class `P` with one field `a` of this annotation."""
     body = {"__annotations__": {"a": annotation}}
     return lw.pytree(type("P", (), body | ({"a": declared} if declared is not None else {})))
+
+
+def alias(value: Any, *parameters: Any) -> Any:
+    """Return what a ``type`` statement makes, in Python 3.11 too."""
+    return typing_extensions.TypeAliasType("Alias", value, type_params=parameters)
 
 
 TEXT = {
@@ -47,30 +43,27 @@ TEXT = {
     "Final": Final[str],
     "string": "str",
     "string | None": "str | None",
+    "alias": alias(tuple[T, ...], T)[alias(str)],
 }
 
 
 @pytest.mark.parametrize("name", TEXT)
 def test_text_must_be_static(name: str) -> None:
-    """A field of text, enum or dtype that is not static is an error that names the fix."""
+    """A field of text, enum or dtype is an error that names the fix, unless it is static."""
+    annotation = TEXT[name]
     with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace a") as error:
-        make(TEXT[name])
+        make(annotation)
     assert "lw.Static[" in str(error.value)
     assert "lw.static_field()" in str(error.value)
-
-
-@pytest.mark.parametrize("name", TEXT)
-def test_text_that_is_static(name: str) -> None:
-    """The same annotations are right on a static field, by either spelling."""
-    make(TEXT[name], lw.static_field())
-    if name == "Final":  # may stand outermost only
-        return
-    make(lw.Static[TEXT[name]] if not isinstance(TEXT[name], str) else f"lw.Static[{TEXT[name]}]")
+    make(annotation, lw.static_field())
+    if name != "Final":  # may stand outermost only
+        text = f"lw.Static[{annotation}]"
+        make(text if isinstance(annotation, str) else lw.Static[annotation])
 
 
 @pytest.mark.parametrize("kind", [Any, int, float, object, str | jax.Array, Literal[1, 2], type])
 def test_other_types_say_nothing(kind: Any) -> None:
-    """Any other annotation stays a child without a word."""
+    """Any other annotation silently stays a child."""
     assert jax.tree.leaves(make(kind)(1)) == [1]
 
 
@@ -84,6 +77,7 @@ ARRAYS = {
     "Annotated": Annotated[jax.Array, "weights"],
     "tuple": tuple[jax.Array, ...],
     "string": "jax.Array",
+    "alias": alias(tuple[T, ...], T)[alias(jax.Array)],
 }
 
 
@@ -111,18 +105,26 @@ def test_array_annotation_with_freeze() -> None:
 BURIED = {
     "Optional": (Optional[lw.Static[str]], "lw.Static[str | None]"),  # noqa: UP045
     "tuple": (tuple[lw.Static[int], ...], "lw.Static[tuple[int, ...]]"),
+    "table": (Optional[lw.Static[lw.StaticArray]], "lw.Static[lw.StaticArray | None]"),  # noqa: UP045
     "string": ("Optional[lw.Static[str]]", "lw.Static[Optional[str]]"),
     "string |": ("lw.Static[str] | None", "lw.Static[str | None]"),
     "string deep": (
         "Optional[lw.Static[tuple[int, int]]]",
         "lw.Static[Optional[tuple[int, int]]]",
     ),
+    "of an alias": (Optional[alias(lw.Static[str])], "lw.Static[str | None]"),  # noqa: UP045
+    "in an alias": (alias(Optional[lw.Static[str]]), "lw.Static[str | None]"),  # noqa: UP045
+    "in two aliases": (
+        alias(tuple[T, ...], T)[alias(tuple[T, ...], T)[lw.Static[int]]],
+        "lw.Static[tuple[tuple[int, ...], ...]]",
+    ),
+    "in a static": (lw.Static[list[alias(lw.Static[int])]], "lw.Static[list[int]]"),
 }
 
 
 @pytest.mark.parametrize("name", BURIED)
-def test_static_inside_of_another_type(name: str) -> None:
-    """`Optional[Static[...]]` is refused with the right spelling, which itself works."""
+def test_static_inside_another_type(name: str) -> None:
+    """`Optional[Static[...]]` is refused with the right spelling, which works, also by an alias."""
     annotation, fix = BURIED[name]
     with pytest.raises(
         lw.errors.DefinitionError, match=r"P\.a: Static inside another type"
@@ -131,26 +133,6 @@ def test_static_inside_of_another_type(name: str) -> None:
     assert f"`a: {fix}`" in str(error.value)
     cls = make(fix)
     assert jax.tree.leaves(cls(None)) == []
-
-
-def test_generic_class() -> None:
-    """A generic class takes type arguments, and they change nothing at run time."""
-
-    @lw.pytree
-    class P(Generic[T]):
-        x: T
-        a: lw.Static[T]
-
-    made = P[int](1, 2)
-    assert type(made) is P
-    assert jax.tree.leaves(made) == [1]
-    assert jax.tree.structure(made) == jax.tree.structure(P(5, 2))
-    assert not hasattr(made, "__orig_class__")
-
-
-def alias(value: Any, *parameters: Any) -> Any:
-    """Return what a ``type`` statement makes, in Python 3.11 too."""
-    return typing_extensions.TypeAliasType("Alias", value, type_params=parameters)
 
 
 U = TypeVar("U")
@@ -175,35 +157,6 @@ def test_alias_of_static(name: str) -> None:
     made = make(STATIC_ALIASES[name])
     assert jax.tree.leaves(made(1)) == []
     assert jax.tree.structure(made(1)) != jax.tree.structure(made(2))
-
-
-BURIED_ALIASES = {
-    "Optional": (Optional[alias(lw.Static[str])], "lw.Static[str | None]"),  # noqa: UP045
-    "in an alias": (alias(Optional[lw.Static[str]]), "lw.Static[str | None]"),  # noqa: UP045
-    "twice": (
-        alias(tuple[T, ...], T)[alias(tuple[T, ...], T)[lw.Static[int]]],
-        "lw.Static[tuple[tuple[int, ...], ...]]",
-    ),
-    "in a static": (lw.Static[list[alias(lw.Static[int])]], "lw.Static[list[int]]"),
-}
-
-
-@pytest.mark.parametrize("name", BURIED_ALIASES)
-def test_alias_of_static_inside_another_type(name: str) -> None:
-    """An alias does not hide a `Static` that has no effect, and the message writes it out."""
-    annotation, fix = BURIED_ALIASES[name]
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: Static inside another type") as e:
-        make(annotation)
-    assert f"`a: {fix}`" in str(e.value)
-    assert jax.tree.leaves(make(fix)(None)) == []
-
-
-def test_alias_of_text_and_arrays() -> None:
-    """What can only be static, or only dynamic, is so under another name."""
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: JAX cannot trace"):
-        make(alias(tuple[T, ...], T)[alias(str)])
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: a static field cannot hold"):
-        make(alias(lw.Static[T], T)[alias(jax.Array)])
 
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="type statements came with Python 3.12")

@@ -3,8 +3,10 @@
 import copy
 import dataclasses
 import functools
+import re
 import textwrap
 import types
+from dataclasses import InitVar
 from typing import Any, ClassVar
 
 import chex
@@ -15,32 +17,12 @@ import pytest
 import leafwise as lw
 
 
-def test_own_init() -> None:
-    """A hand-written `__init__` may assign fields; statics are validated at its end."""
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[Any]
-        d: Any = 5
-
-        def __init__(self, n: int, a: Any = 0) -> None:
-            self.x = jnp.zeros(n)
-            self.a = a
-
-    p = P(3, a=7)
-    assert (p.x.shape, p.a, p.d) == ((3,), 7, 5)
-    assert len(jax.tree.leaves(p)) == 2
-    assert jax.tree.map(str, p).a == 7  # it does not run again, which would fail
-    with pytest.raises(lw.errors.StaticFieldError, match=r"P\.a"):
-        P(3, a=[])
-
-
+@pytest.mark.parametrize("slots", [False, True])
 @pytest.mark.parametrize("name", ["x", "a", "new", "__leafwise_key__", "__class__"])
-def test_frozen_after_construction(name: str) -> None:
+def test_frozen_after_construction(name: str, slots: bool) -> None:
     """Neither fields nor anything else can be set or deleted afterwards."""
 
-    @lw.pytree
+    @lw.pytree(slots=slots)
     class P:
         x: Any
         a: lw.Static[int] = 1
@@ -51,37 +33,6 @@ def test_frozen_after_construction(name: str) -> None:
             change()
         assert isinstance(error.value, dataclasses.FrozenInstanceError)
     assert (p.x, p.a) == (1.0, 1)
-
-
-def test_what_is_no_field_cannot_be_assigned() -> None:
-    """In `__init__` too: JAX would lose it. The error lists fields and a declaration."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-        def __post_init__(self) -> None:
-            self.cache = {}
-
-    with pytest.raises(lw.errors.FrozenInstanceError, match=r"P\.cache is not a field") as error:
-        P(1.0)
-    assert "P has x" in str(error.value)
-    assert "`cache: Any`" in str(error.value)
-
-
-def test_field_without_a_value() -> None:
-    """A field that nobody set is an error at the end of construction, all of them named."""
-
-    @lw.pytree
-    class P:
-        x: Any = lw.field(init=False)
-        y: Any = lw.field(init=False)
-        a: Any = lw.static_field(init=False)
-
-    with pytest.raises(lw.errors.DefinitionError, match=r"P\.x: the field has no value") as error:
-        P()
-    assert "y, a" in str(error.value)
-    assert isinstance(error.value, TypeError)
 
 
 def test_post_init_may_assign_and_use_jax_on_itself() -> None:
@@ -104,43 +55,6 @@ def test_post_init_may_assign_and_use_jax_on_itself() -> None:
     assert (p.x, p.a) == (3.0, 20)
     assert jax.tree.structure(p) != jax.tree.structure(P(2.0, 3))
     assert jax.jit(lambda p: p.x + p.a)(p) == 23.0
-
-
-def test_cached_property_never_changes_the_treedef() -> None:
-    """Touching a `cached_property` adds no leaf and no key; it is computed once."""
-    runs: list[int] = []
-
-    @lw.pytree
-    class P:
-        x: Any
-        a: lw.Static[int] = 1
-
-        @functools.cached_property
-        def double(self) -> Any:
-            runs.append(1)
-            return self.x * 2
-
-    p = P(2.0)
-    before = jax.tree.structure(p)
-    assert (p.double, p.double) == (4.0, 4.0)
-    assert runs == [1]
-    assert jax.tree.structure(p) == before
-    assert jax.tree.leaves(p) == [2.0]
-    assert jax.tree.map(lambda v: v + 1, p).double == 6.0
-    assert p == P(2.0)
-    assert lw.replace(p, x=5.0).double == 10.0
-
-
-def test_wrong_arguments_are_type_errors() -> None:
-    """Too many, too few and unknown arguments raise as in dataclasses, by class name."""
-
-    @lw.pytree
-    class P:
-        x: Any
-
-    for arguments, keywords in (((), {}), ((1, 2), {}), ((1,), {"y": 2})):
-        with pytest.raises(TypeError, match=r"P\.__init__\(\)"):
-            P(*arguments, **keywords)
 
 
 @pytest.mark.hazard
@@ -172,27 +86,19 @@ def test_a_field_that_leads_back(way: Any, words: str) -> None:
 
 
 @lw.pytree
-class Wrapped:
-    inside: Any
-    kind: lw.Static[int] = 2
-
-
-def test_vars_are_a_tree_of_the_fields() -> None:
-    """`vars` of an instance is compared leaf by leaf, as flax's users do; the key is no leaf."""
-    one, same, other = (vars(Wrapped(jnp.ones(2), kind)) for kind in (1, 1, True))
-    assert [path for path, _ in jax.tree.leaves_with_path(one)] == [
-        (jax.tree_util.DictKey("inside"),)
-    ]
-    assert jax.tree.structure(one) == jax.tree.structure(same) != jax.tree.structure(other)
-    chex.assert_trees_all_close(one, same)
-    assert jax.jit(lambda tree: tree)(one)["inside"].shape == (2,)
-
-
-@lw.pytree
 class Env:
     w: Any
     dt: lw.Static[float] = 0.1
     size: lw.Static[int] = 8
+
+
+def test_vars_are_a_tree_of_the_fields() -> None:
+    """`vars` of an instance is compared by leaves, as users of flax do; the key is not a leaf."""
+    one, same, other = (vars(Env(jnp.ones(2), size=size)) for size in (1, 1, True))
+    assert [path for path, _ in jax.tree.leaves_with_path(one)] == [(jax.tree_util.DictKey("w"),)]
+    assert jax.tree.structure(one) == jax.tree.structure(same) != jax.tree.structure(other)
+    chex.assert_trees_all_close(one, same)
+    assert jax.jit(lambda tree: tree)(one)["w"].shape == (2,)
 
 
 @pytest.mark.parametrize("slots", [False, True])
@@ -230,20 +136,6 @@ def test_a_wrapper_that_forwards(slots: bool) -> None:
     assert (Own(Env(1.0), 3).scale, Own(Env(1.0), 3).size) == (3, 8)
 
 
-def test_a_constructor_that_forgets_its_base() -> None:
-    """A field of a base without a value: the call of its constructor is missing."""
-
-    @lw.pytree
-    class Longer(Env):
-        k: Any = 0
-
-        def __init__(self, k: Any) -> None:
-            self.k = k
-
-    with pytest.raises(lw.errors.DefinitionError, match=r"fix: call super\(\).__init__\(\.\.\.\)"):
-        Longer(1)
-
-
 # The body of a class `P`, an expression, and its value.
 ROWS: dict[str, tuple[str, str, Any]] = {
     "a static's default, read in an own constructor": (
@@ -260,6 +152,69 @@ ROWS: dict[str, tuple[str, str, Any]] = {
         "x: Any\nk: ClassVar[str] = 'k'",
         "P(1).k, jax.tree.leaves(P(1))",
         ("k", [1]),
+    ),
+    "InitVars in replace": (
+        "x: Any\nby: InitVar[int]\na: lw.Static[int] = 1\nplus: InitVar[int] = 0\n"
+        "def __post_init__(self, by, plus): self.x = self.x * by + plus",
+        "lw.replace(P(2, 3, plus=1), by=1, plus=0).x, jax.tree.leaves(P(2, 3))",
+        (7, [6]),
+    ),
+    "cached_property": (
+        "x: Any\n@functools.cached_property\ndef twice(self): return [self.x] * 2",
+        "(p := P(2)).twice is p.twice, jax.tree.leaves(p), lw.replace(p, x=5).twice, p == P(2)",
+        (True, [2], [5, 5], True),
+    ),
+    "converted defaults": (
+        "x: Any = lw.field(default=1, converter=float)\n"
+        "y: Any = lw.static_field(default_factory=lambda: 2, converter=str)\n"
+        "z: Any = lw.field(default=3, init=False, converter=float)",
+        "repr(P())",
+        "P(x=1.0, y='2', z=3.0)",
+    ),
+    "a converter runs once in a subclass": (
+        "x: Any = lw.field(converter=lambda v: [v])\n@classmethod\n"
+        "def below(cls, **body): return lw.pytree(type('Q', (cls,), body))",
+        "P(1).x, P.below()(1).x, P.below(__init__=lambda self: P.__init__(self, 1))().x",
+        ([1], [1], [1]),
+    ),
+    "user code runs at construction alone": (
+        "runs: ClassVar = []\nx: Any = lw.field(converter=lambda v: P.runs.append('c') or v)\n"
+        "def __post_init__(self): self.runs.append('p')",
+        "jax.tree.map(abs, jax.jit(lambda p: p)(P(1.0))).x, P.runs",
+        (1.0, ["c", "p"]),
+    ),
+    "a verdict that is traced": (
+        "x: Any = lw.field(validator=lambda x: x > 0)",
+        "jax.jit(lambda v: P(v).x)(-1.0)",
+        -1.0,
+    ),
+    "defaults are frozen": (
+        "a: Any = lw.static_field(default_factory=lambda: {'k': [1]}, freeze=True)\n"
+        "b: Any = lw.static_field(init=False, default_factory=list, freeze=True)",
+        "P().a == lw.FrozenMapping(k=(1,)), P().b",
+        (True, ()),
+    ),
+    "a plain class in between": (
+        "x: Any\n@classmethod\ndef below(cls):\n"
+        "    between = type('Between', (cls,), {'twice': lambda self: self.x * 2})\n"
+        "    return lw.pytree(type('Q', (between,), {'__annotations__': {'y': Any}}))",
+        "P.below()(1.0, 3.0).twice(), jax.tree.leaves(P.below()(1.0, 3.0))",
+        (2.0, [1.0, 3.0]),
+    ),
+    "the repr of an unfinished instance": (
+        "x: Any\ny: Any = lw.field(init=False)\ndef __post_init__(self): self.y = repr(self)",
+        "P(0.5).y",
+        "P(x=0.5, y=<uninitialised>)",
+    ),
+    "asdict": (
+        "x: Any\na: lw.Static[int] = 1",
+        "dataclasses.asdict(P([P(0.5)])), dataclasses.astuple(P(P(0.5)))",
+        ({"x": [{"x": 0.5, "a": 1}], "a": 1}, ((0.5, 1), 1)),
+    ),
+    "what the class itself has": (
+        "x: Any = 1.0\nz: Any = lw.field(default_factory=list)\na: lw.Static[int] = 3",
+        "P.x, hasattr(P, 'z'), type(P.a), P(z=5).z",
+        (1.0, False, property, 5),
     ),
     "one field by keyword": ("a: int = lw.static_field(kw_only=True)\nx: Any", "P(1.0, a=2).a", 2),
     "a field that is not shown": (
@@ -334,11 +289,52 @@ ROWS: dict[str, tuple[str, str, Any]] = {
 }
 
 
+def defined(body: str) -> dict[str, Any]:
+    """Return the names that a class `P` with this body, and expressions over it, need."""
+    names = {module.__name__: module for module in (copy, dataclasses, functools, jax, types)}
+    names |= {"__name__": __name__, "lw": lw, "Any": Any, "ClassVar": ClassVar, "InitVar": InitVar}
+    exec(f"@lw.pytree\nclass P:\n{textwrap.indent(body, '    ')}", names)  # noqa: S102  # the rows
+    return names
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_body_and_result(name: str) -> None:
     """What a class with this body does."""
     body, expression, expected = ROWS[name]
-    names: dict[str, Any] = {"__name__": __name__, "lw": lw, "jax": jax, "types": types, "Any": Any}
-    names |= {"InitVar": dataclasses.InitVar, "ClassVar": ClassVar, "copy": copy}
-    exec(f"@lw.pytree\nclass P:\n{textwrap.indent(body, '    ')}", names)  # noqa: S102  # the rows
-    assert eval(expression, names) == expected  # noqa: S307
+    assert eval(expression, defined(body)) == expected  # noqa: S307
+
+
+# The body of a class `P`, an expression that is refused, and the words of the error.
+REFUSED: dict[str, tuple[str, str, str]] = {
+    "what is not a field": (
+        "x: Any\ndef __post_init__(self): self.cache = {}",
+        "P(1.0)",
+        r"FrozenInstanceError: P\.cache is not a field.*P has x.*`cache: Any`",
+    ),
+    "fields without a value": (
+        "x: Any = lw.field(init=False)\ny: Any = lw.field(init=False)\n"
+        "a: Any = lw.static_field(init=False)",
+        "P()",
+        r"DefinitionError: P\.x: the field has no value.*y, a",
+    ),
+    "a constructor that forgets its base": (
+        "x: Any\n@classmethod\ndef below(cls):\n"
+        "    return lw.pytree(type('Q', (cls,), {'__init__': lambda self: None}))",
+        "P.below()()",
+        r"DefinitionError: Q\.x.*fix: call super\(\).__init__\(\.\.\.\)",
+    ),
+    "a validator that says why": (
+        "n: int = lw.static_field(default=1, validator=lambda n: n > 0 or 'must be positive')",
+        "P(2).n, P(0)",
+        r"FieldCheckError: P\.n: its validator <lambda> refused 0 \(int\): must be positive",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_body_and_error(name: str) -> None:
+    """What a class with this body refuses, and what the error says."""
+    body, expression, words = REFUSED[name]
+    with pytest.raises(lw.errors.LeafwiseError) as error:
+        eval(expression, defined(body))  # noqa: S307
+    assert re.match(f"(?s){words}", f"{type(error.value).__name__}: {error.value}")

@@ -104,14 +104,9 @@ def test_wrapped_inherited_constructor() -> None:
     class Base:
         x: Any
 
-    with pytest.raises(
-        lw.errors.DefinitionError, match=r"(?s)Sub: a decorator below @lw\.pytree .*Base"
-    ):
-
-        @lw.pytree
-        @wrapped
-        class Sub(Base):
-            y: Any = 1
+    words = r"(?s)Sub: a decorator below @lw\.pytree .*Base"
+    with pytest.raises(lw.errors.DefinitionError, match=words):
+        lw.pytree(wrapped(type("Sub", (Base,), {})))
 
     @lw.pytree
     class Written(Base):

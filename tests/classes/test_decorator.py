@@ -6,11 +6,10 @@ import doctest
 import inspect
 import pickle
 import sys
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import leafwise as lw
@@ -58,20 +57,6 @@ def test_replace(change: Any) -> None:
     assert (new.a, new.act, old.a) == (5, "relu", 2)
     assert new.x_array is old.x_array
     assert jax.tree.structure(new) == jax.tree.structure(Params(jnp.ones(3), 5))
-
-
-def test_asdict_and_astuple() -> None:
-    """`dataclasses.asdict` and `astuple` go through nested instances."""
-
-    @lw.pytree
-    class Outer:
-        inner: Any
-        name: lw.Static[str] = "n"
-
-    outer = Outer(Ordered(1.0, 2))
-    assert dataclasses.asdict(outer) == {"inner": {"x": 1.0, "a": 2}, "name": "n"}
-    assert dataclasses.astuple(outer) == ((1.0, 2), "n")
-    np.testing.assert_array_equal(dataclasses.asdict(Params(jnp.ones(3)))["x_array"], np.ones(3))
 
 
 def test_signature() -> None:
@@ -154,17 +139,25 @@ def test_decorating_twice_is_idempotent() -> None:
     assert lw.pytree()(Params) is Params
 
 
+BUILTINS = (int, tuple, dict, list, Exception)
+
+
 @pytest.mark.parametrize(
     ("made", "words"),
     [
         (lambda: 1, "pytree decorates a class"),
         (3, "pytree decorates a class"),
         (dataclasses.make_dataclass("Plain", ["x"], frozen=True), "Plain: a dataclass already"),
+        (jax.tree_util.register_static(type("P", (), {})), "P: a pytree already"),
+        *((type("P", (base,), {}), f"a subclass of {base.__name__}") for base in BUILTINS),
+        *(
+            (type("P", (), {name: lambda *_: None}), name)
+            for name in ("__setattr__", "__delattr__")
+        ),
     ],
-    ids=["function", "number", "dataclass"],
 )
 def test_what_cannot_be_decorated(made: Any, words: str) -> None:
-    """What is not a class, or has lost what its declarations said, is refused by name."""
+    """What is not a class, is one of JAX's, keeps content in no field, or is not frozen."""
     with pytest.raises(lw.errors.DefinitionError, match=words):
         lw.pytree(made)
 
@@ -181,31 +174,6 @@ def test_what_options_leave_to_the_class() -> None:
         lw.replace(cls(1.0), b=1)
 
 
-def test_registered_class_is_refused() -> None:
-    """A class that JAX knows already is not registered a second time."""
-
-    class P:
-        pass
-
-    jax.tree_util.register_pytree_node(P, lambda p: ((), None), lambda aux, _: P())
-    with pytest.raises(lw.errors.DefinitionError, match="P: a pytree already"):
-        lw.pytree(P)
-
-
-@pytest.mark.parametrize("base", [int, tuple, dict, list, Exception])
-def test_subclass_of_builtin_is_refused(base: type) -> None:
-    """A builtin's content is in no field, so its subclass is refused."""
-    with pytest.raises(lw.errors.DefinitionError, match=f"a subclass of {base.__name__}"):
-        lw.pytree(type("P", (base,), {"__annotations__": {"x": Any}}))
-
-
-@pytest.mark.parametrize("method", ["__setattr__", "__delattr__"])
-def test_own_setattr_is_refused(method: str) -> None:
-    """A frozen class cannot have its own `__setattr__` or `__delattr__`."""
-    with pytest.raises(lw.errors.DefinitionError, match=method):
-        lw.pytree(type("P", (), {method: lambda *_: None}))
-
-
 def test_adds_nothing_that_a_user_would_notice() -> None:
     """Fields, annotations, leaves and public attributes are those that were written."""
 
@@ -220,3 +188,61 @@ def test_adds_nothing_that_a_user_would_notice() -> None:
     assert list(P.__annotations__) == ["x", "a"]
     assert P.__name__ == "P"
     assert P.__module__ == __name__
+
+
+T = TypeVar("T")
+
+
+@lw.pytree(replace=True)
+class State:
+    x: Any
+    n: lw.Static[int] = 2
+
+    def moved(self) -> Any:
+        return self.replace(x=self.x + 1)  # type: ignore[attr-defined]
+
+
+@lw.pytree
+class Below(State):
+    y: Any = 0
+
+
+@lw.pytree(replace=True, slots=True)
+class Slotted(Generic[T]):
+    x: T
+    n: lw.Static[int] = 2
+
+
+@pytest.mark.parametrize("cls", [State, Below, Slotted, Slotted[int]], ids=str)
+def test_replace_method(cls: Any) -> None:
+    """`.replace` changes fields as `lw.replace` does, for subclasses, slots and generics too."""
+    state = cls(1)
+    assert state.replace(x=2, n=3) == lw.replace(state, x=2, n=3) == cls(2, 3)
+    assert type(state.replace(x=2)) is type(state)
+    for made in (copy.copy(state), pickle.loads(pickle.dumps(state))):  # noqa: S301
+        assert made.replace(n=3) == cls(1, 3)
+    with pytest.raises(lw.errors.StaticFieldError, match=rf"{type(state).__name__}\.n"):
+        state.replace(n=[3])
+    with pytest.raises(TypeError, match=r"no field 'z' .*it has x, n|no field 'z': it has x, n"):
+        state.replace(z=1)
+
+
+def test_replace_method_under_jit() -> None:
+    """It is a method like another one: in a trace, and jitted itself."""
+    assert jax.jit(State.moved)(State(jnp.ones(()))).x == 2
+    assert jax.jit(State(1).replace)(x=3.0).x == 3.0  # type: ignore[attr-defined]
+
+
+def test_replace_method_that_the_class_has() -> None:
+    """A method of the class's own stays, as its `__init__` and `__repr__` do."""
+
+    @lw.pytree(replace=True)
+    class Params:
+        w: Any
+
+        def replace(self, w: Any) -> str:
+            return f"own {w}"
+
+    assert Params(1).replace(2) == "own 2"
+    below: Any = lw.pytree(type("Below", (Params,), {}))
+    assert below(1).replace(2) == "own 2"

@@ -1,6 +1,5 @@
 """What a user reads when a class cannot be decorated, or an instance not be used so."""
 
-import enum
 import importlib
 import re
 from collections.abc import Callable
@@ -10,14 +9,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.property.zoo import Color
 
 import leafwise as lw
 
 pytestmark = pytest.mark.message
-
-
-class Mode(enum.Enum):
-    UP = 1
 
 
 @pytest.mark.parametrize(
@@ -26,8 +22,8 @@ class Mode(enum.Enum):
         ("relu", 'default="relu"'),
         ((1, 2), "default=(1, 2)"),
         (jax.nn.gelu, "default=gelu"),
-        (Mode.UP, "default=Mode.UP"),
-        ((Mode.UP,), ""),
+        (Color.RED, "default=Color.RED"),
+        ((Color.RED,), ""),
         (object(), ""),
     ],
     ids=["text", "tuple", "function", "enum", "enum in a tuple", "object"],
@@ -142,20 +138,6 @@ def test_a_property_of_the_name_of_a_field(kind: Any) -> None:
     assert lw.pytree(type("P", (base,), {"__annotations__": {"n": lw.Static[int]}}))(4).n == 4
 
 
-def test_fix_of_a_definition_is_code_that_works() -> None:
-    """What the messages recommend is accepted."""
-
-    @lw.pytree
-    class Params:
-        act: lw.Static[str]
-        other: str = lw.static_field()
-        w: lw.Static[lw.StaticArray] = lw.StaticArray([1])
-        frozen: jax.Array = lw.static_field(freeze=True, default=None)
-        either: lw.Static[str | None] = None
-
-    assert jax.tree.leaves(Params("a", "b")) == []
-
-
 def test_a_function_as_the_default_of_a_dynamic_field() -> None:
     """It is a warning at the class statement, with three ways out; no other field has one."""
     own = {"__annotations__": {"act": Callable}, "act": jax.nn.relu}
@@ -180,5 +162,5 @@ def test_a_function_as_the_default_of_a_dynamic_field() -> None:
     ids=["Partial", "declared", "static"],
 )
 def test_functions_that_are_meant(default: Any) -> None:
-    """What JAX takes, and what is declared, is no warning: warnings are errors here."""
+    """What JAX takes, and what is declared, does not warn: warnings are errors here."""
     lw.pytree(type("P", (), {"__annotations__": {"act": Callable}, "act": default}))

@@ -1,13 +1,13 @@
-"""`field`, `static_field`, and the static marks of other libraries."""
+"""`field`, `static_field`, the marks of other libraries, converters and validators."""
 
 import dataclasses
 from collections.abc import Callable
-from dataclasses import KW_ONLY, InitVar
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import leafwise as lw
@@ -18,42 +18,37 @@ def _flax_field(**options: Any) -> Any:
     return struct.field(**options)
 
 
-STATIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
-    "leafwise": lw.static_field,
-    "equinox": lambda: eqx.field(static=True),
-    "flax": lambda: _flax_field(pytree_node=False),
-    "metadata static": lambda: dataclasses.field(metadata={"static": True}),
-    "metadata pytree_node": lambda: dataclasses.field(metadata={"pytree_node": False}),
-    "metadata both": lambda: dataclasses.field(metadata={"static": True, "pytree_node": False}),
-}
+STATIC_DECLARATIONS: list[Callable[[], Any]] = [
+    lw.static_field,
+    lambda: eqx.field(static=True),
+    lambda: _flax_field(pytree_node=False),
+    lambda: dataclasses.field(metadata={"static": True}),
+    lambda: dataclasses.field(metadata={"pytree_node": False}),
+    lambda: dataclasses.field(metadata={"static": True, "pytree_node": False}),
+]
 if hasattr(jax.tree, "static"):  # since JAX 0.9
-    STATIC_DECLARATIONS["jax.tree.static"] = jax.tree.static
-DYNAMIC_DECLARATIONS: dict[str, Callable[[], Any]] = {
-    "leafwise": lw.field,
-    "equinox": eqx.field,
-    "flax": lambda: _flax_field(pytree_node=True),
-    "dataclasses": dataclasses.field,
-    "metadata": lambda: dataclasses.field(metadata={"static": False, "pytree_node": True}),
-}
+    STATIC_DECLARATIONS.append(jax.tree.static)
+DYNAMIC_DECLARATIONS: list[Callable[[], Any]] = [
+    lw.field,
+    eqx.field,
+    lambda: _flax_field(pytree_node=True),
+    dataclasses.field,
+    lambda: dataclasses.field(metadata={"static": False, "pytree_node": True}),
+]
 
 
-@pytest.mark.parametrize("library", STATIC_DECLARATIONS)
-def test_static_of_any_library(library: str) -> None:
-    """Static metadata is honoured, whichever library wrote it."""
-    cls = lw.pytree(
-        type("P", (), {"__annotations__": {"a": int}, "a": STATIC_DECLARATIONS[library]()})
-    )
-    assert jax.tree.leaves(cls(1)) == []
-    assert jax.tree.structure(cls(1)) != jax.tree.structure(cls(2))
-
-
-@pytest.mark.parametrize("library", DYNAMIC_DECLARATIONS)
-def test_dynamic_of_any_library(library: str) -> None:
-    """What no metadata calls static is a child."""
-    cls = lw.pytree(
-        type("P", (), {"__annotations__": {"a": int}, "a": DYNAMIC_DECLARATIONS[library]()})
-    )
-    assert jax.tree.leaves(cls(1)) == [1]
+@pytest.mark.parametrize(
+    ("declare", "leaves"),
+    [
+        *((declare, []) for declare in STATIC_DECLARATIONS),
+        *((declare, [1]) for declare in DYNAMIC_DECLARATIONS),
+    ],
+)
+def test_declarations_of_any_library(declare: Callable[[], Any], leaves: list[int]) -> None:
+    """Static metadata is honoured, whichever library wrote it; all else is a child."""
+    cls: Any = lw.pytree(type("P", (), {"__annotations__": {"a": int}, "a": declare()}))
+    assert jax.tree.leaves(cls(1)) == leaves
+    assert (jax.tree.structure(cls(1)) == jax.tree.structure(cls(2))) is bool(leaves)
 
 
 def test_static_field_writes_the_common_metadata() -> None:
@@ -77,90 +72,6 @@ def test_static_field_with_dynamic_metadata(metadata: dict[str, Any]) -> None:
     """`static_field` whose metadata says dynamic is refused where it is written."""
     with pytest.raises(lw.errors.DefinitionError, match="contradicts itself"):
         lw.static_field(metadata=metadata)
-
-
-def test_defaults() -> None:
-    """Defaults and factories work; the class shows a dynamic default, as in dataclasses."""
-
-    @lw.pytree
-    class P:
-        x: Any = 1.0
-        y: Any = lw.field(default=2.0)
-        z: Any = lw.field(default_factory=lambda: jnp.ones(2))
-        a: lw.Static[int] = 3
-        b: Any = lw.static_field(default_factory=tuple)
-
-    p, q = P(), P()
-    assert (p.x, p.y, p.a, p.b) == (1.0, 2.0, 3, ())
-    assert p.z is not q.z
-    assert P(z=5).z == 5
-    assert P(None, None).x is None
-    assert P.x == 1.0
-    assert not hasattr(P, "z")
-    assert isinstance(P.a, property)
-
-
-def test_init_false_is_carried_through_flatten() -> None:
-    """Fields with `init=False`, static or dynamic, survive flatten, jit and tree.map."""
-
-    @lw.pytree
-    class P:
-        x: jax.Array
-        n: Any = lw.static_field(init=False)
-        twice: Any = lw.field(init=False)
-        made: Any = lw.field(init=False, default_factory=lambda: jnp.zeros(1))
-        same: Any = lw.static_field(init=False, default="d")
-
-        def __post_init__(self) -> None:
-            self.n = self.x.shape[0]
-            self.twice = self.x * 2
-
-    p = jax.jit(lambda p: jax.tree.map(lambda v: v, p))(P(jnp.ones(3)))
-    assert (p.n, p.same, p.twice.shape, p.made.shape) == (3, "d", (3,), (1,))
-    assert jax.tree.structure(P(jnp.ones(3))) != jax.tree.structure(P(jnp.ones(4)))
-    traces: list[int] = []
-    count = jax.jit(lambda p: traces.append(p.n) or p.x.sum())
-    count(P(jnp.ones(3)))
-    count(P(jnp.ones(4)))
-    assert traces == [3, 4]
-    with pytest.raises(TypeError):
-        P(jnp.ones(3), n=3)  # type: ignore[call-arg]
-
-
-def test_init_var() -> None:
-    """An `InitVar` reaches `__post_init__` in order and is no field."""
-
-    @lw.pytree
-    class P:
-        x: Any
-        scale: InitVar[float]
-        a: lw.Static[int] = 1
-        shift: InitVar[float] = 0.5
-
-        def __post_init__(self, scale: float, shift: float) -> None:
-            self.x = self.x * scale + shift
-
-    assert P(2.0, 3.0).x == 6.5
-    assert [field.name for field in dataclasses.fields(P)] == ["x", "a"]
-    assert jax.tree.leaves(P(2.0, 3.0, shift=0.0)) == [6.0]
-    assert dataclasses.replace(P(2.0, 3.0), scale=1.0, shift=0.0).x == 6.5
-    assert lw.replace(P(2.0, 3.0), scale=1.0, shift=0.0).x == 6.5
-
-
-def test_kw_only_marker() -> None:
-    """Fields below `KW_ONLY` are keyword-only, and leaves keep field order."""
-
-    @lw.pytree
-    class P:
-        x: Any = 1.0
-        _: KW_ONLY
-        y: Any
-        a: lw.Static[int]
-
-    p = P(y=2.0, a=3)
-    assert jax.tree.leaves(p) == [1.0, 2.0]
-    with pytest.raises(TypeError):
-        P(1.0, 2.0, 3)  # type: ignore[misc]
 
 
 AWKWARD = [
@@ -199,3 +110,60 @@ def test_contradictions(name: str) -> None:
     declared = dataclasses.field(metadata=metadata)
     with pytest.raises(lw.errors.DefinitionError, match=rf"P\.a: {words}"):
         lw.pytree(type("P", (), {"__annotations__": {"a": kind}, "a": declared}))
+
+
+@pytest.mark.parametrize("kind", [bool, np.bool_, np.array, jnp.array], ids=range(4))
+@pytest.mark.parametrize("declare", [lw.field, lw.static_field])
+def test_check_that_answers_false(declare: Any, kind: Any) -> None:
+    """A False of any kind is a `FieldCheckError` naming class, field and value."""
+
+    def positive(value: Any) -> Any:
+        return kind(value > 0)
+
+    @lw.pytree
+    class P:
+        x: Any = declare(validator=positive)
+
+    assert P(1).x == 1
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=r"P\.x: its validator positive refused -1 \(int\)"
+    ):
+        P(-1)
+    assert issubclass(lw.errors.FieldCheckError, ValueError)
+
+
+@pytest.mark.parametrize("verdict", [np.zeros(3), jnp.ones((1, 2)), np.zeros(0)])
+def test_array_of_answers_is_refused(verdict: Any) -> None:
+    """An answer for each element is refused; the message says how to make one of them."""
+
+    @lw.pytree
+    class P:
+        x: Any = lw.field(validator=lambda _: verdict)
+
+    with pytest.raises(lw.errors.FieldCheckError, match=r"add \.all\(\)") as error:
+        P(1.0)
+    assert "P.x" in "".join(error.value.__notes__)
+
+
+@pytest.mark.parametrize("what", ["converter", "validator"])
+def test_error_inside_names_the_field(what: str) -> None:
+    """The user's own error comes out, with a note that names class, field and value."""
+
+    def fails(_value: Any) -> None:
+        raise KeyError("boom")
+
+    body = {"__annotations__": {"x": Any}, "x": lw.field(**{what: fails})}
+    cls = lw.pytree(type("P", (), body))
+    with pytest.raises(KeyError, match="boom") as error:
+        cls(3)
+    assert error.value.__notes__ == [f"in the {what} of field P.x, given 3 (int)"]
+
+
+def test_must_be_callable() -> None:
+    """`converter=` and `validator=` that cannot be called are refused where they are written."""
+    with pytest.raises(TypeError, match="converter= takes a function of one value, got 3"):
+        lw.field(converter=3)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="validator= takes a function of one value, got 'x'"):
+        lw.static_field(validator="x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"fix: wrap what takes more: validator=lambda"):
+        lw.field(validator=lambda instance, attribute, value: value > 0)  # as attrs calls it

@@ -196,7 +196,7 @@ def test_local_classes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="the syntax is of Python 3.12")
 def test_type_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A type parameter is no later name."""
+    """A type parameter is not a name that is defined later."""
     source = """
 import leafwise as lw
 @lw.pytree

@@ -1,4 +1,4 @@
-"""Inheritance: staticness, constructors, mixins, ABCs and protocols."""
+"""Inheritance: staticness, constructors, and subclasses that are not decorated."""
 
 import dataclasses
 from typing import Any
@@ -16,20 +16,6 @@ class Base:
     b: lw.Static[str] = "b"
 
 
-def test_staticness_is_inherited() -> None:
-    """A decorated subclass inherits which fields are static, and adds its own at the end."""
-
-    @lw.pytree
-    class P(Base):
-        y: Any = 2.0
-        c: lw.Static[str] = "c"
-
-    assert jax.tree.leaves(P(1.0)) == [1.0, 2.0]
-    assert jax.tree.structure(P(1.0)) != jax.tree.structure(P(1.0, a=2))
-    assert jax.tree.structure(P(1.0)) != jax.tree.structure(P(1.0, c="d"))
-    assert [field.name for field in dataclasses.fields(P)] == ["x", "a", "b", "y", "c"]
-
-
 @pytest.mark.parametrize(("body", "default"), [({}, 1), ({"a": 3}, 3)], ids=["inherited", "own"])
 @pytest.mark.parametrize("annotation", [int, Any, float | None])
 def test_override_of_a_static_field_must_say_so(
@@ -43,28 +29,6 @@ def test_override_of_a_static_field_must_say_so(
         lw.pytree(type("P", (Base,), body))
     assert f"= lw.static_field(default={default})` or" in str(e.value)
     assert f"= lw.field(default={default})` for a dynamic one" in str(e.value)
-
-
-def test_override_that_says_so() -> None:
-    """Any explicit declaration overrides: static again by either spelling, or dynamic."""
-
-    @lw.pytree
-    class Again(Base):
-        a: int = lw.static_field(default=5)
-        b: lw.Static[str] = "c"
-
-    @lw.pytree
-    class Dynamic(Base):
-        a: int = lw.field(default=5)
-
-    @lw.pytree
-    class Static(Base):
-        x: lw.Static[Any]
-
-    assert (Again(1.0).a, Again(1.0).b) == (5, "c")
-    assert jax.tree.leaves(Again(1.0)) == [1.0]
-    assert jax.tree.leaves(Dynamic(1.0)) == [1.0, 5]
-    assert jax.tree.leaves(Static(1.0)) == []
 
 
 OVERRIDES = {
@@ -107,17 +71,10 @@ def test_fields_of_a_plain_frozen_base() -> None:
 
 
 def test_base_that_is_not_frozen() -> None:
-    """A dataclass that can change in place cannot be a base."""
-
-    @dataclasses.dataclass
-    class Open:
-        x: Any
-
+    """A dataclass that can change in place cannot be a base: `dataclasses` says why."""
+    base = dataclasses.make_dataclass("Open", ["x"])
     with pytest.raises(TypeError, match="cannot inherit frozen dataclass from a non-frozen one"):
-
-        @lw.pytree
-        class P(Open):
-            pass
+        lw.pytree(type("P", (base,), {}))
 
 
 def test_super_init_chain() -> None:
@@ -129,30 +86,22 @@ def test_super_init_chain() -> None:
         a: lw.Static[int]
 
         def __init__(self, x: Any, a: int) -> None:
-            self.x = x
-            self.a = a
+            self.x, self.a = x, a
 
     @lw.pytree
     class B(A):
         y: Any
+        b: lw.Static[Any] = None
 
-        def __init__(self, y: Any, *args: Any) -> None:
+        def __init__(self, y: Any, b: Any, *args: Any) -> None:
             super().__init__(*args)
-            self.y = y + self.x
+            self.y, self.b = y + self.x, b
 
-    @lw.pytree
-    class C(B):
-        c: lw.Static[Any] = None
-
-        def __init__(self, c: Any) -> None:
-            super().__init__(1.0, 2.0, 3)
-            self.c = c
-
-    made = C("c")
-    assert (made.x, made.y, made.a, made.c) == (2.0, 3.0, 3, "c")
-    assert jax.tree.leaves(made) == [2.0, 3.0]
-    with pytest.raises(lw.errors.StaticFieldError, match=r"C\.c"):
-        C([])
+    instance = B(1.0, "b", 2.0, 3)
+    assert (instance.x, instance.y, instance.a, instance.b) == (2.0, 3.0, 3, "b")
+    assert jax.tree.leaves(instance) == [2.0, 3.0]
+    with pytest.raises(lw.errors.StaticFieldError, match=r"B\.b"):
+        B(1.0, [], 2.0, 3)
 
 
 def test_super_reads_statics_that_moved() -> None:
@@ -183,3 +132,44 @@ def test_super_reads_statics_that_moved() -> None:
     assert Further(y=5).y == 5
     assert (Base(a=7).a, Base(b=8).b) == (7, 8)
     assert jax.tree.map(lambda leaf: leaf, Shifted(a=9)).above() == (9, "b")
+
+
+def test_undecorated_class_in_between() -> None:
+    """An undecorated class with fields between two decorated ones would lose them."""
+
+    class Between(Base):
+        y: Any = 1.0
+
+    with pytest.raises(
+        lw.errors.DefinitionError, match=r"Between .* declares y, but is not decorated"
+    ):
+
+        @lw.pytree
+        class P(Between):
+            pass
+
+
+class Foreign:
+    def __init__(self, x: Any = 1.0) -> None:
+        self.__dict__["x"] = x
+
+
+UNDECORATED: dict[str, tuple[tuple[type, ...], dict[str, Any], tuple[Any, ...]]] = {
+    "without a constructor": ((Base,), {}, (1.0,)),
+    "with fields": ((Base,), {"__annotations__": {"y": int}, "y": 1}, (1.0,)),
+    "with a constructor": ((Base,), {"__init__": lambda self: setattr(self, "x", 1.0)}, ()),
+    "constructor of a mixin": ((Foreign, Base), {}, ()),
+    "of a subclass": ((type("Middle", (Base,), {"__init__": lambda _: None}),), {}, ()),
+}
+
+
+@pytest.mark.parametrize("name", UNDECORATED)
+def test_undecorated_subclass(name: str) -> None:
+    """An undecorated subclass raises when first instantiated, and the error has the fix."""
+    bases, body, arguments = UNDECORATED[name]
+    cls = type("P", bases, body)
+    for _ in range(2):
+        with pytest.raises(lw.errors.DefinitionError, match="P is a subclass of") as error:
+            cls(*arguments)
+        assert "fix: @lw.pytree\n       class P(Base): ..." in str(error.value)
+    assert isinstance(error.value, TypeError)

@@ -86,20 +86,3 @@ def test_any_leaf(name: str) -> None:
     p = jax.tree.unflatten(jax.tree.structure(P(1.0)), [LEAVES[name]])
     assert repr(p).startswith("P(")
     assert str(p) == repr(p)
-
-
-def test_unfinished_instance() -> None:
-    """The repr works in `__post_init__`, before all fields are there."""
-    texts: list[str] = []
-
-    @lw.pytree
-    class Q:
-        x: Any
-        y: Any = lw.field(init=False)
-
-        def __post_init__(self) -> None:
-            texts.append(repr(self))
-            self.y = 1
-
-    Q(0.5)
-    assert "x=0.5" in texts[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from dataclasses import KW_ONLY, InitVar
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,10 +14,6 @@ import pytest
 import leafwise as lw
 from leafwise import Static
 from leafwise import Static as Fixed
-
-if TYPE_CHECKING:
-    from nowhere import Missing  # type: ignore[import-not-found]  # noqa: TC004  # the point
-
 
 T = TypeVar("T")
 
@@ -69,19 +65,6 @@ def test_mark_in_a_function_in_a_function() -> None:
     assert jax.tree.leaves(inner()()) == []
 
 
-def test_name_for_type_checkers_only() -> None:
-    """A name that is imported for type checkers only does not hide the mark beside it."""
-
-    @lw.pytree
-    class P:
-        x: Missing
-        a: Static[Missing] = 1
-        b: lw.Static[dict[str, Missing] | None] = None
-        c: "lw.Static[Missing]" = 2  # in quotes, twice
-
-    assert jax.tree.leaves(P(1.0)) == [1.0]
-
-
 def test_mark_that_cannot_be_found() -> None:
     """A field that says `Static` through an unknown name is an error, not a leaf."""
     with pytest.raises(lw.errors.DefinitionError, match=r"P\.a: cannot tell whether it is static"):
@@ -111,17 +94,6 @@ def test_a_mark_that_is_misspelled(annotation: str, future: str) -> None:
         lw.jit(step)(1)
 
 
-def test_names_near_to_it_are_no_marks() -> None:
-    """A class imported for type checkers only may be called `State` or `Stats`."""
-
-    @lw.pytree
-    class P:
-        a: State[int]  # type: ignore[name-defined]  # noqa: F821
-        b: jax.Stats[int]  # type: ignore[name-defined]
-
-    assert jax.tree.leaves(P(1.0, 2.0)) == [1.0, 2.0]
-
-
 def test_default_of_the_name_of_a_type() -> None:
     """A field named like a type does not hide that type from its own annotation."""
 
@@ -134,12 +106,23 @@ def test_default_of_the_name_of_a_type() -> None:
     assert jax.tree.leaves(P()) == [1, 2]
 
 
-def test_a_generic_class_in_a_string() -> None:
-    """A string may subscript a user's generic class, with a type variable inside."""
+STRINGS: dict[str, tuple[dict[str, str], list[str]]] = {
+    "for type checkers only": (
+        {"x": "Missing", "a": "Static[Missing]", "b": "lw.Static[dict[str, Missing] | None]"},
+        ["x"],
+    ),
+    "in quotes, twice": ({"x": "Missing", "a": "'lw.Static[Missing]'"}, ["x"]),
+    "names near to it": ({"x": "State[int]", "y": "jax.Stats[int]"}, ["x", "y"]),
+    "generic classes": (
+        {"a": "lw.Static[Inner[list[T]] | None]", "x": "Inner[list[int]] | None"},
+        ["x"],
+    ),
+}
 
-    @lw.pytree
-    class Outer(Generic[T]):
-        it: lw.Static[Inner[list[T]] | None]
-        x: Inner[list[int]] | None = None
 
-    assert jax.tree.leaves(Outer(None, 1.0)) == [1.0]
+@pytest.mark.parametrize("name", STRINGS)
+def test_which_are_dynamic(name: str) -> None:
+    """A name that is not there, or that only looks like the mark, hides no mark and is none."""
+    annotations, dynamic = STRINGS[name]
+    cls: Any = lw.pytree(type("P", (), {"__annotations__": annotations}))
+    assert jax.tree.leaves(cls(*annotations)) == dynamic

@@ -320,7 +320,7 @@ report(name="local device", **attempt(lambda: jit(lambda x: x + 1)(mine)))
 
 
 @pytest.mark.nightly
-def test_an_error_in_one_process_is_told_to_those_that_wait() -> None:
+def test_an_error_in_one_process_reaches_those_that_wait() -> None:
     """At once, with its text; the next call works in all. So it does under a gradient."""
     done = run(FAILING, 2, limit=120)
     assert [status for status, _, _ in done] == [0, 0], done
@@ -344,7 +344,7 @@ def test_an_error_in_one_process_is_told_to_those_that_wait() -> None:
 
 
 def test_one_process_compares_nothing() -> None:
-    """Nothing listens to compiles, cache hits are JAX's own, and what has no digest is no error."""
+    """Nothing listens to compiles, JAX finds its cache hits, and what has no digest is allowed."""
     traced: list[Any] = []
 
     @lw.jit(same_everywhere=True, static_argnums=1)

@@ -1,4 +1,6 @@
-"""A module with statics of each spelling, for the tests of `leafwise.interop.equinox`."""
+"""Classes that several tests of other libraries have in common."""
+
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,6 +14,14 @@ KEEPS = "`leafwise.interop.equinox.Module` keeps"
 
 def works(what: str, cannot: str | None = None) -> pytest.MarkDecorator:
     return pytest.mark.works("equinox", what, cannot=cannot)
+
+
+@lw.pytree
+class Holder:
+    """Holds a value of another library, and one as a static."""
+
+    it: Any
+    config: lw.Static[Any] = None
 
 
 class Layer(Module):

@@ -3,13 +3,13 @@
 import abc
 import dataclasses
 import io
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import optax
 import pytest
-import typing_extensions
 
 import leafwise as lw
 from leafwise.interop.equinox import Module
@@ -17,7 +17,6 @@ from leafwise.interop.equinox import Module
 from .modules import KEEPS, Layer, works
 
 T = TypeVar("T")
-Count = typing_extensions.TypeAliasType("Count", lw.Static[int])
 
 
 class Net(Module):
@@ -195,19 +194,6 @@ def test_decorated_module() -> None:
         lw.pytree(eqx.nn.Linear)
 
 
-@works("`leafwise.interop.equinox.Module`: statics compared by type and value")
-def test_string_annotations() -> None:
-    """`Static` and its aliases are understood in annotations that are strings."""
-    kind = str
-
-    class Text(Module):
-        name: "lw.Static[kind]" = "a"
-        other: "ClassVar[int]" = 3
-        count: "Count" = 2  # type: ignore[valid-type]
-
-    assert jax.tree.leaves(Text("b")) == []
-
-
 def doubled(value: float) -> float:
     return 2 * value
 
@@ -246,3 +232,158 @@ def test_replace(base: Any) -> None:
         lw.replace(module, rat=1)
     with pytest.raises(ValueError, match="k is negative"):
         lw.replace(module, k=-1)
+
+
+SPECIFIERS = "`lw.field` and `lw.static_field` in an `equinox.Module`"
+
+
+def positive(value: Any) -> bool:
+    return value > 0
+
+
+class Declared(eqx.Module):
+    w: jax.Array = lw.field(converter=jnp.asarray)
+    depth: int = lw.static_field(default=2, validator=positive)
+    table: Any = lw.static_field(default_factory=list, freeze=True)
+    name: str = lw.static_field(default="net", kw_only=True, converter=str)
+    rate: float = lw.field(default=0.1, validator=positive)
+
+
+@works(SPECIFIERS)
+def test_defaults_and_conversion() -> None:
+    """Defaults, factories, keyword-only, converters and freezing do what they say."""
+    net = Declared(1.0)
+    assert isinstance(net.w, jax.Array)
+    assert jax.tree.leaves(net) == [1.0, 0.1]
+    assert jax.tree.structure(net) != jax.tree.structure(Declared(1.0, 3))
+    assert (net.depth, net.table, net.name, net.rate) == (2, (), "net", 0.1)
+    other = Declared(2.0, 3, [[1, 2]], 0.2, name=7)
+    assert (other.depth, other.table, other.name, other.rate) == (3, ((1, 2),), "7", 0.2)
+
+
+@works(SPECIFIERS)
+def test_checks_and_converters_that_fail() -> None:
+    """A refused or failing value names class and field, and where the field is inherited."""
+
+    class Below(Declared):
+        extra: int = lw.static_field(default=1, converter=int)
+
+    with pytest.raises(
+        lw.errors.FieldCheckError, match=r"Declared\.depth: its validator positive refused 0"
+    ):
+        Declared(1.0, depth=0)
+    with pytest.raises(ValueError, match="invalid literal") as info:
+        Below(1.0, extra="x")
+    assert "in the converter of field Below.extra" in info.value.__notes__[0]
+
+
+@works(SPECIFIERS)
+def test_written_constructor() -> None:
+    """Converters and checks run at the end of a constructor that is written by hand, once."""
+    calls: list[object] = []
+
+    def count(value: object) -> object:
+        calls.append(value)
+        return value
+
+    class Own(eqx.Module):
+        w: jax.Array = lw.field(converter=count)
+        depth: int = lw.static_field(converter=count)
+
+        def __init__(self, depth: int) -> None:
+            self.w = jnp.ones(2)
+            self.depth = depth
+
+    own = Own(3)
+    assert len(calls) == 2
+    jax.tree.map(lambda x: x, own)
+    jax.jit(lambda own: own)(own)
+    assert len(calls) == 2
+    with pytest.raises(lw.errors.StaticFieldError, match=r"Own\.depth"):
+        Own(jnp.ones(1))  # pyright: ignore[reportArgumentType]
+
+
+@works("`lw.Static[...]` in a plain `equinox.Module`", cannot="equinox ignores annotations")
+def test_static_annotation_in_plain_module() -> None:
+    """The annotation alone leaves the field dynamic: `leafwise.interop.equinox.Module` reads it."""
+
+    class Plain(eqx.Module):
+        name: lw.Static[str] = "a"
+
+    assert jax.tree.leaves(Plain()) == ["a"]
+
+
+@works(
+    '`lw.static_field(compare_by="content")` in a plain `equinox.Module`', cannot="it has no key"
+)
+def test_by_content_in_plain_module() -> None:
+    """It is refused, with the base class that can do it."""
+
+    class Plain(eqx.Module):
+        optimizer: Any = lw.static_field(compare_by="content")
+
+    with pytest.raises(lw.errors.DefinitionError, match=r"Plain\.optimizer") as info:
+        Plain(optax.sgd(0.1))
+    assert "leafwise.interop.equinox.Module" in str(info.value)
+
+
+@lw.pytree
+class Params:
+    w: jax.Array
+    power: int = lw.static_field(default=1)
+
+    def apply(self, x: jax.Array) -> jax.Array:
+        """Return ``w * x ** power``."""
+        return self.w * x**self.power
+
+
+X = jnp.array([0.5, -1.0, 2.0])
+
+
+@works("`filter_jit(p.method)`: one program for equal keys")
+@works("a bound method of a leafwise class, under `filter_jit`")
+def test_bound_method_in_filter_jit() -> None:
+    """A method of a leafwise class is a pytree for equinox, too: one trace for equal keys."""
+    given = eqx.filter_jit(lambda method: method(X))
+    for run in (given, lambda method: eqx.filter_jit(method)(X)):
+        with lw.budget(traces=2, exact=True, eager=False):
+            for w, power in ((1.0, 2), (2.0, 2), (2.0, 3)):
+                assert jnp.allclose(run(Params(jnp.full(3, w), power).apply), w * X**power)
+
+
+@works("`p.method` as a field of a module, and as an argument")
+def test_bound_method_in_a_module() -> None:
+    """A module holds one as a dynamic field; it is updated with the module."""
+
+    class Holder(eqx.Module):
+        call: Any
+
+    apply = eqx.filter_jit(lambda module, x: module.call(x))
+    holders = [Holder(Params(jnp.full(3, w)).apply) for w in (1.0, 2.0)]
+    with lw.budget(traces=1, exact=True, of=apply):
+        for each in holders:
+            apply(each, X)
+    other = eqx.tree_at(lambda module: module.call.__self__.w, holders[0], jnp.zeros(3))
+    assert other.call(X).tolist() == [0.0, 0.0, 0.0]
+
+
+@works(
+    "`tree_at` on a static field", cannot="a static is not a leaf: use `lw.replace` or `lw.update`"
+)
+def test_tree_at_static() -> None:
+    """Equinox says that a static is not a leaf."""
+    with pytest.raises((TypeError, ValueError), match=r"leaf|node|PyTree"):
+        eqx.tree_at(lambda params: params.power, Params(X), 3)
+
+
+@works("`tree_serialise_leaves` and `tree_deserialise_leaves`")
+@works(
+    "`tree_deserialise_leaves` into another static configuration",
+    cannot="equinox stores leaves only: `leafwise.interop.orbax` stores statics, too",
+)
+def test_serialise_leaves() -> None:
+    """Leaves come back; statics are not stored or compared: those of the filled instance win."""
+    file = io.BytesIO()
+    eqx.tree_serialise_leaves(file, Params(X, 2))
+    file.seek(0)
+    assert eqx.tree_deserialise_leaves(file, Params(jnp.zeros(3), 3)) == Params(X, 3)

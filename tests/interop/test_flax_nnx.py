@@ -11,6 +11,8 @@ import pytest
 import leafwise as lw
 from leafwise.interop.flax import register_nnx_data
 
+from .modules import Holder
+
 with warnings.catch_warnings():  # flax 0.12.1 uses what JAX 0.10 calls deprecated
     warnings.simplefilter("ignore", DeprecationWarning)
     from flax import nnx
@@ -27,12 +29,6 @@ class Scale:
 
     def __call__(self, x: jax.Array) -> jax.Array:
         return x * self.w[...] ** self.power
-
-
-@lw.pytree
-class Holder:
-    it: Any
-    config: lw.Static[Any] = None
 
 
 class Model(nnx.Module):
@@ -65,7 +61,7 @@ def test_attribute_of_a_module() -> None:
 
 @pytest.mark.works("flax", "a leafwise class of statics only as a static attribute")
 def test_static_attribute() -> None:
-    """A configuration is hashable: as a static attribute it tells GraphDefs apart, by type."""
+    """A configuration is hashable: as a static attribute it distinguishes GraphDefs, by type."""
 
     @lw.pytree
     class Config:
@@ -81,7 +77,7 @@ def test_static_attribute() -> None:
 
 
 @pytest.mark.works("flax", "type-exact statics of leafwise classes inside an `nnx.Module`")
-def test_statics_inside_are_told_apart() -> None:
+def test_statics_inside_are_distinct() -> None:
     """The statics of an attribute are part of the GraphDef, and of the treedef, by type."""
     graphs = [nnx.split(Model(power))[0] for power in (1, 1, True)]
     assert graphs[0] == graphs[1]

@@ -14,6 +14,8 @@ from flax.training.train_state import TrainState
 
 import leafwise as lw
 
+from .modules import Holder
+
 
 @lw.pytree
 class Scale:
@@ -33,12 +35,6 @@ class Node(flax.struct.PyTreeNode):
     kind: Any = flax.struct.field(pytree_node=False, default="a")
 
 
-@lw.pytree
-class Holder:
-    state: Any
-    config: lw.Static[Any] = None
-
-
 def scaled(tree: Any) -> Any:
     return jax.tree.map(lambda x: x * 2, tree)
 
@@ -52,9 +48,9 @@ def test_nested_both_ways(outer: Any) -> None:
     tree = Holder(outer(Holder(outer(Scale(jnp.arange(3.0))))))
     doubled = jax.jit(scaled)(tree)
     assert jax.tree.structure(doubled) == jax.tree.structure(tree)
-    assert doubled.state.scale.state.scale.w.tolist() == [0, 2, 4]
-    gradient = jax.grad(lambda tree: jnp.sum(tree.state.scale.state.scale.w**2))(tree)
-    assert gradient.state.scale.state.scale.w.tolist() == [0, 2, 4]
+    assert doubled.it.scale.it.scale.w.tolist() == [0, 2, 4]
+    gradient = jax.grad(lambda tree: jnp.sum(tree.it.scale.it.scale.w**2))(tree)
+    assert gradient.it.scale.it.scale.w.tolist() == [0, 2, 4]
     assert "power=2" in repr(tree)
 
 
@@ -78,7 +74,7 @@ def test_statics_of_flax_are_confused() -> None:
 
     @jax.jit
     def kind(holder: Holder) -> jax.Array:
-        return jnp.asarray(holder.state.kind)
+        return jnp.asarray(holder.it.kind)
 
     with lw.budget(traces=1, exact=True, eager=False):
         assert kind(Holder(State(1, 1, 1))).dtype == jnp.int32
@@ -100,24 +96,12 @@ def test_field_metadata() -> None:
         Mixed(jnp.ones(2), ["relu"])  # type: ignore[arg-type]
 
 
-def test_static_field_in_flax() -> None:
-    """`lw.static_field` means static in a `struct.dataclass`."""
-
-    @flax.struct.dataclass
-    class Mixed:
-        w: Any
-        act: str = lw.static_field(default="relu")
-
-    assert jax.tree.leaves(Mixed(1)) == [1]
-    assert jax.tree.structure(Mixed(1)) != jax.tree.structure(Mixed(1, "gelu"))
-
-
 @pytest.mark.works("flax", "`FrozenDict` as a dynamic and as a static field")
 def test_frozen_dicts() -> None:
     """A `FrozenDict` is a pytree in a dynamic field, read by order and type in a static one."""
     params = flax.core.freeze({"a": {"w": jnp.ones(2)}})
     doubled = jax.jit(scaled)(Holder(params))
-    assert doubled.state["a"]["w"].tolist() == [2, 2]
+    assert doubled.it["a"]["w"].tolist() == [2, 2]
 
     def structure(content: Any) -> Any:
         return jax.tree.structure(Holder(0, flax.core.freeze(content)))
@@ -169,7 +153,7 @@ def apply(net: Net, x: jax.Array) -> jax.Array:
 
 
 @pytest.mark.works("flax", "the configuration of a static linen module is read type-exactly")
-def test_configurations_are_told_apart() -> None:
+def test_configurations_are_distinct() -> None:
     """`1` and `True` in a module are equal to flax, and two keys here."""
     assert Mlp((3,), None, 1) == Mlp((3,), None, True), "the hazard"
     keys = [jax.tree.structure(Net(0, Mlp((), Mlp((), None, flag)))) for flag in (1, True, 1)]
@@ -203,8 +187,14 @@ def train_state(params: Any, apply_fn: Any, **rest: Any) -> TrainState:
 
 
 @pytest.mark.works("flax", "`TrainState` with `params={'net': instance}`, trained, jitted once")
+@pytest.mark.works(
+    "flax",
+    "`TrainState(params=instance)` without a dict around it",
+    cannot="`create` and `apply_gradients` evaluate `'...' in params`, which fails for a "
+    "dataclass; put the instance into a dict",
+)
 def test_train_state() -> None:
-    """Leafwise parameters in flax's train state are trained by one program."""
+    """Parameters in a dict are trained by one program; flax cannot do without the dict."""
     params = {"net": Params(jnp.ones((3, 2)), jnp.zeros(2))}
 
     @jax.jit
@@ -220,23 +210,12 @@ def test_train_state() -> None:
     assert type(state.params["net"]) is Params
     assert state.params["net"].b[0] < 0
     assert state.step == 3
-
-
-@pytest.mark.works(
-    "flax",
-    "`TrainState(params=instance)` without a dict around it",
-    cannot="`create` and `apply_gradients` evaluate `'...' in params`, which fails for a "
-    "dataclass; put the instance into a dict",
-)
-def test_train_state_needs_a_mapping() -> None:
-    """flax asks parameters for a name, so that no class of its own would do either."""
-    params = Params(jnp.ones((3, 2)), jnp.ones(2))
     with pytest.raises(TypeError, match=r"not (a container or )?iterable"):
-        train_state(params, params)
+        train_state(params["net"], params["net"])
 
 
-def test_a_module_of_linen_that_is_made_again() -> None:
-    """What a module keeps beside its fields, an id among it, is no change."""
+def test_a_module_of_linen_that_is_recreated() -> None:
+    """What a module keeps beside its fields, such as an id, does not count."""
     layers = {"net": nn.Dense(2)}
     x = jnp.ones(2)
     params = layers["net"].init(jax.random.key(0), x)

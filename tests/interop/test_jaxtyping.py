@@ -3,10 +3,9 @@
 # ruff: noqa: F722  # shapes are no forward references
 
 import importlib
-import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -187,26 +186,22 @@ def local():
 """
 
 
-def module(folder: Path, name: str, **parts: str) -> Any:
-    source = MODULE
-    for key, value in {"future": "", "imports": "", "decorator": "", **parts}.items():
-        source = source.replace(f"    {{{key}}}", textwrap.indent(value, "    "))
-        source = source.replace(f"{{{key}}}", value)
-    if "annotations" not in source:
-        source = source.replace("Sub | None", "object")
-    (folder / f"{name}.py").write_text(source)
-    return importlib.import_module(name)
-
-
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Return what imports the module above, with some parts filled in, under a new name."""
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    before = set(sys.modules)
-    yield tmp_path
-    for name in set(sys.modules) - before:
-        if str(tmp_path) in str(getattr(sys.modules[name], "__file__", "")):
-            del sys.modules[name]
+
+    def write(name: str, **parts: str) -> Any:
+        source = MODULE
+        for key, value in {"future": "", "imports": "", "decorator": "", **parts}.items():
+            source = source.replace(f"    {{{key}}}", textwrap.indent(value, "    "))
+            source = source.replace(f"{{{key}}}", value)
+        if "annotations" not in source:
+            source = source.replace("Sub | None", "object")
+        (tmp_path / f"{name}.py").write_text(source)
+        return importlib.import_module(name)
+
+    return write
 
 
 def check_module(made: Any) -> None:
@@ -236,10 +231,9 @@ CHECKER = "beartype.beartype"
     "jaxtyping", "`from __future__ import annotations`, and names local to a function"
 )
 @pytest.mark.parametrize("future", ["", FUTURE], ids=["objects", "strings"])
-def test_string_annotations(future: str, folder: Path) -> None:
+def test_string_annotations(future: str, module: Any) -> None:
     """Annotations are found as strings too, those of bases and of local classes included."""
     made = module(
-        folder,
         f"written_{len(future)}",
         future=future,
         imports="import beartype\nfrom jaxtyping import jaxtyped",
@@ -253,11 +247,11 @@ def test_string_annotations(future: str, folder: Path) -> None:
 
 @pytest.mark.works("jaxtyping", "`install_import_hook` over modules of leafwise classes")
 @pytest.mark.parametrize("future", ["", FUTURE], ids=["objects", "strings"])
-def test_import_hook(future: str, folder: Path) -> None:
+def test_import_hook(future: str, module: Any) -> None:
     """The hook decorates classes and their methods; both are checked."""
     name = f"hooked_{len(future)}"
     with install_import_hook(name, CHECKER):
-        made = module(folder, name, future=future, imports="import beartype")
+        made = module(name, future=future, imports="import beartype")
     check_module(made)
     point = made.Point(X, Y)
     assert point.tail(Y, 0).shape == (2,)
@@ -312,14 +306,27 @@ def test_typeguard_alone() -> None:
 
 
 @pytest.mark.works("jaxtyping", "`@beartype` alone above `@lw.pytree`")
+@pytest.mark.works(
+    "jaxtyping",
+    "methods by `@beartype` alone above `@lw.pytree`",
+    cannot="the methods of a pytree class bind as pytrees, so beartype finds no functions; "
+    "put `@beartype` on the method or below `@lw.pytree`",
+)
 def test_beartype_alone() -> None:
-    """beartype on the class checks the constructor, and leaves printing and comparing whole."""
+    """beartype on the class checks the constructor alone; printing and comparing stay whole."""
 
     @beartype.beartype
     @lw.pytree
     class Point:
         x: Float[Array, "n d"]
         act: lw.Static[str] = "relu"
+
+        def method(self, a: int) -> int:
+            return a
+
+        @beartype.beartype
+        def checked(self, a: int) -> int:
+            return a
 
     made = Point(X)
     assert repr(made) == "Point(x=f32[2,3], act='relu')"
@@ -329,32 +336,9 @@ def test_beartype_alone() -> None:
         with pytest.raises(BeartypeCallHintViolation):
             Point(*arguments)
     assert jax.tree.map(lambda _: "text", made).x == "text"
-
-
-@pytest.mark.works(
-    "jaxtyping",
-    "methods by `@beartype` alone above `@lw.pytree`",
-    cannot="the methods of a pytree class bind as pytrees, so beartype finds no functions; "
-    "put `@beartype` on the method or below `@lw.pytree`",
-)
-def test_beartype_and_methods() -> None:
-    """beartype checks a method where it meets it as a function: at the method."""
-
-    @lw.pytree
-    class Point:
-        x: int
-
-        def method(self, a: int) -> int:
-            return a
-
-        @beartype.beartype
-        def checked(self, a: int) -> int:
-            return a
-
-    above = beartype.beartype(Point)(1)
-    assert above.method("text") == "text"  # type: ignore[arg-type]
+    assert made.method("text") == "text"  # type: ignore[arg-type]
     with pytest.raises(BeartypeCallHintViolation):
-        above.checked("text")  # type: ignore[arg-type]
+        made.checked("text")  # type: ignore[arg-type]
 
 
 @pytest.mark.works(

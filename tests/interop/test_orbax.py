@@ -9,21 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
 import leafwise as lw
 from leafwise.interop import orbax as lob
 
-
-@lw.pytree
-class Net:
-    w: jax.Array
-    scale: Any
-    depth: lw.Static[Any] = 2
-
-
-def net(depth: Any = 2, fill: float = 1.0) -> Net:
-    return Net(jnp.full((2, 3), fill), 0.5 * fill, depth)
+from .test_checkpoints import Dense, net
 
 
 @pytest.fixture(params=["Checkpointer", "AsyncCheckpointer"])
@@ -58,7 +48,7 @@ def test_a_manager_saves_steps(tmp_path: Path) -> None:
     with ocp.CheckpointManager(tmp_path, options=options) as manager:
         step = manager.latest_step()
         back = lob.restore(jax.eval_shape(net), manager.directory / str(step))
-        assert (back.w == net(fill=2.0).w).all()
+        assert (back.layers[0].w == 2.0).all()
     with pytest.raises(lw.errors.CheckpointError, match=r"Net\.depth: saved 2, target 3"):
         lob.restore(net(depth=3), tmp_path / "2")
     with pytest.raises(lw.errors.CheckpointError, match=r"not a checkpoint of .*\n.*give the step"):
@@ -83,42 +73,16 @@ def test_a_step_of_several_items(tmp_path: Path) -> None:
 @pytest.mark.works("orbax", "orbax itself reads the arrays, by key path")
 def test_orbax_itself_reads_the_arrays(tmp_path: Path) -> None:
     """Without leafwise the arrays are a dict, and the description is JSON."""
-    lob.save(net(), tmp_path / "tree")
-    how = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in (".w", ".scale")}
+    lob.save(Dense(jnp.ones((2, 3)), jnp.ones(3)), tmp_path / "tree")
+    how = {name: ocp.RestoreArgs(restore_type=np.ndarray) for name in (".w", ".b")}
     with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as plain:
         args = ocp.args.Composite(
             arrays=ocp.args.PyTreeRestore(restore_args=how), leafwise=ocp.args.JsonRestore()
         )
         found = plain.restore(tmp_path / "tree", args=args)
     np.testing.assert_array_equal(found.arrays[".w"], np.ones((2, 3)))
-    assert found.leafwise["tree"][".depth"] == {"static": 2}
+    assert found.leafwise["tree"][".act"] == {"static": "relu"}
     assert found.leafwise["tree"][".w"] == {"array": {"dtype": "float32", "shape": [2, 3]}}
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Sharding info not provided:UserWarning")
-def test_declared_shardings_are_restored(tmp_path: Path) -> None:
-    """An abstract instance, sharded as its fields declare, is a target: no array is whole."""
-
-    @lw.pytree
-    class Spread:
-        w: jax.Array = lw.field(sharding=PartitionSpec("data", "model"))
-        n: int = lw.static_field(default=3)
-
-    def create() -> Spread:
-        return Spread(jnp.arange(32.0).reshape(8, 4), n=5)
-
-    lob.save(create(), tmp_path / "tree")
-    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
-    target = lw.shard(jax.eval_shape(create), mesh)
-    back = lob.restore(target, tmp_path / "tree")
-    assert back.w.sharding == NamedSharding(mesh, PartitionSpec("data", "model"))
-    assert not lw.diff(back, create(), values=True)
-    plain = ocp.StandardCheckpointer()
-    plain.save(tmp_path / "plain", lw.shard(create(), mesh))
-    plain.wait_until_finished()
-    assert plain.restore(tmp_path / "plain", target).w.sharding == target.w.sharding
-    plain.close()
 
 
 @pytest.mark.works("orbax", "what is there is replaced only when asked")

@@ -139,25 +139,6 @@ def test_update_forgets_what_was_cached() -> None:
     assert lw.update(module, {"n": 5}).product == 10.0
 
 
-@pytest.mark.works("equinox", UPDATE)
-def test_update_of_modules_with_sound_keys() -> None:
-    """A module of `leafwise.interop.equinox` gets the key of its new statics, validated."""
-    interop = pytest.importorskip("leafwise.interop.equinox")
-
-    class Keyed(interop.Module):  # type: ignore[misc, name-defined]
-        x: jax.Array
-        n: int = lw.static_field(default=1)
-
-        def __init__(self, n: int) -> None:
-            self.x, self.n = jnp.ones(n), n
-
-    made = lw.update(Keyed(2), {"n": 3})
-    assert jax.tree.structure(made) != jax.tree.structure(Keyed(2))
-    assert jax.tree.structure(made) != jax.tree.structure(lw.update(Keyed(2), {"n": True}))
-    with pytest.raises(lw.errors.StaticFieldError, match=r"Keyed\.n"):
-        lw.update(Keyed(2), {"n": [3]})
-
-
 @pytest.mark.works("equinox", AXES)
 def test_axes_of_modules() -> None:
     """An ensemble of modules is mapped over with such a tree, by JAX and by equinox."""

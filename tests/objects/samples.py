@@ -15,7 +15,7 @@ import operator
 import types
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import attrs
@@ -112,19 +112,10 @@ class Setting:
     rate: Any
 
 
-class Box(Mapping[str, Any]):
+class Box(collections.UserDict[str, Any]):
     def __init__(self, items: dict[str, Any], unit: Any = "m") -> None:
-        self._items = items
+        super().__init__(items)
         self.unit = unit
-
-    def __getitem__(self, key: str) -> Any:
-        return self._items[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     def __hash__(self) -> int:
         return hash(self.unit)

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import pytest
 from tests.kit.checks import check_of
+from tests.statics.judge import ByContent, P
 
 import leafwise as lw
 from leafwise._objects.describe import DescribeOptions, describe
@@ -22,18 +23,6 @@ pytestmark = pytest.mark.hazard
 each_sample = pytest.mark.parametrize("sample", SAMPLES, ids=IDS)
 
 
-@lw.pytree
-class Holder:
-    x: Any
-    static: lw.Static[Any]
-
-
-@lw.pytree
-class ByContent:
-    x: Any
-    static: Any = lw.static_field(compare_by="content")
-
-
 def structure(cls: Any, value: Any) -> Any:
     """Return the treedef of an instance; None if the value cannot be static."""
     try:
@@ -47,7 +36,7 @@ BY_IDENTITY = ("function", "object", "cell", "wrapper", "getter", "reference")
 
 
 @each_sample
-@pytest.mark.parametrize("cls", [Holder, ByContent])
+@pytest.mark.parametrize("cls", [P, ByContent])
 def test_keys(sample: Sample, cls: Any) -> None:
     """Indistinguishable values share a key, others do not; or a value is refused."""
     value = sample.make()
@@ -71,7 +60,7 @@ def test_children_of_many_statics(sample: Sample) -> None:
 @each_sample
 def test_texts_of_keys(sample: Sample) -> None:
     """Keys that differ do not look alike."""
-    keys = [structure(Holder, make()) for make in (sample.make, *sample.others)]
+    keys = [structure(P, make()) for make in (sample.make, *sample.others)]
     texts = [str(key) for key in keys if key is not None]
     assert len(set(texts)) == len(texts)
 
@@ -107,7 +96,7 @@ def test_first_differences(sample: Sample) -> None:
     """The first difference is at a path, and its ends are what stands there."""
     value = sample.make()
     for other in [make() for make in sample.others]:
-        if any(structure(Holder, each) is None for each in (value, other)):
+        if any(structure(P, each) is None for each in (value, other)):
             continue
         path, one, its = first_difference((value,), (other,))
         assert path.startswith("[0]")

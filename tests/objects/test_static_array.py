@@ -8,15 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.statics.judge import P
 
 import leafwise as lw
-
-
-@lw.pytree
-class P:
-    x: Any
-    a: lw.Static[Any]
-
 
 NAN = float("nan")
 OTHER_NAN = np.frombuffer(np.uint64(0x7FF8000000000001).tobytes(), np.float64)
@@ -106,16 +100,6 @@ def test_works_with_jax_arrays(name: str, traced: bool) -> None:
     got = run(x)
     assert isinstance(got, jax.Array)
     np.testing.assert_array_equal(got, JAX[name](x, value))
-
-
-def test_as_a_static_field_in_jit() -> None:
-    """Traced code uses the table; equal tables share a program, others do not."""
-    traces: list[Any] = []
-    run = jax.jit(lambda p: traces.append(p.a.tolist()) or (p.x * p.a).sum())
-    assert run(P(2.0, lw.StaticArray([1.0, 2.0]))) == 6.0
-    assert run(P(3.0, lw.StaticArray([1.0, 2.0]))) == 9.0
-    assert run(P(2.0, lw.StaticArray([1.0, 3.0]))) == 8.0
-    assert traces == [[1.0, 2.0], [1.0, 3.0]]
 
 
 def test_tracers_are_refused() -> None:

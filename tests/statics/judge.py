@@ -46,6 +46,17 @@ class Value:
         return hash(self.v)
 
 
+class Box:
+    """An object that compares by identity, and can change."""
+
+    def __init__(self, v: Any) -> None:
+        self.v = v
+
+    def times(self, x: Any) -> Any:
+        """Return a product."""
+        return x * self.v
+
+
 @lw.pytree
 class ByContent:
     """Its static is compared by content."""

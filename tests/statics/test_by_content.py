@@ -250,7 +250,7 @@ def test_a_global_that_changed_is_named() -> None:
             jax.tree.leaves(holder)
 
 
-def test_what_is_not_read_is_no_difference() -> None:
+def test_what_is_not_read_makes_no_difference() -> None:
     """Neither other attributes of a module or a class, nor what is only written to, count."""
     module, log = in_module("m_of_a_test", rate=2), [1]
     function = made("def f():\n log.append(m.rate * c.rate)", m=module, c=of_class(2), log=log)
@@ -450,7 +450,7 @@ def test_pickled_within_a_process() -> None:
     assert jax.tree.structure(loaded) == jax.tree.structure(p)
 
 
-def test_the_repr_tells_functions_apart() -> None:
+def test_the_repr_distinguishes_functions() -> None:
     """A key shows what a function closes over, not its address."""
     text = repr(structure(closing(lr=0.001)))
     assert "lr=0.001" in text

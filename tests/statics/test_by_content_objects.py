@@ -15,11 +15,7 @@ import pytest
 
 import leafwise as lw
 
-
-@lw.pytree
-class P:
-    x: Any
-    f: Any = lw.static_field(compare_by="content")
+from .test_by_content import P
 
 
 def program() -> Callable[[Any], Any]:

@@ -1,10 +1,7 @@
 """Values that Python calls equal, and classes of one shape, which traced code can distinguish."""
 
-import dataclasses
 import datetime
 import enum
-import functools
-import struct
 import uuid
 import zoneinfo
 from collections import namedtuple
@@ -18,16 +15,13 @@ import msgspec
 import numpy as np
 import pydantic
 import pytest
+from tests.property.zoo import Config, Level
 
 import leafwise as lw
 
-from .judge import OtherPlain, OtherSound, Sound, calls
+from .judge import calls
 
 pytestmark = pytest.mark.hazard
-
-
-class Level(enum.IntEnum):
-    LOW = 1
 
 
 class Rank(enum.IntEnum):
@@ -89,12 +83,6 @@ Point = namedtuple("Point", ["x", "y"])  # noqa: PYI024  # the untyped kind is m
 Size = namedtuple("Size", ["x", "y"])  # noqa: PYI024
 
 
-@dataclasses.dataclass(frozen=True)
-class Config:
-    depth: int
-    note: object = dataclasses.field(default="", compare=False)
-
-
 UTC = datetime.UTC
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -132,20 +120,6 @@ EQUAL: dict[str, tuple[Any, Any]] = {
     ),
 }
 
-# Not equal in Python, and so no hazard by themselves: leafwise must not make it one.
-UNEQUAL: dict[str, tuple[Any, Any]] = {
-    "str-bytes": ("a", b"a"),
-    "nan-bits": (
-        struct.unpack("d", struct.pack("Q", 0x7FF8000000000001))[0],
-        float("nan"),
-    ),
-    "aliases": (list[int], list[str]),
-    "functions": (lambda: 1, lambda: 1),
-    "dtype-aligned": (np.dtype("u1,f4"), np.dtype("u1,f4", align=True)),
-    "partial-name": (functools.partial(max, a=1), functools.partial(max, b=1)),
-    "methods": ("a".upper, "b".upper),
-}
-
 
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal_values_get_their_own_programs(cls: Any, sound: bool, name: str) -> None:
@@ -158,13 +132,6 @@ def test_equal_values_get_their_own_programs(cls: Any, sound: bool, name: str) -
     verdict = calls(cls, first, second, first)
     assert verdict.programs == [1, 2, 1]
     assert [type(static) for static in verdict.statics] == [type(first), type(second)]
-
-
-@pytest.mark.parametrize("name", UNEQUAL)
-def test_unequal_values_get_their_own_programs(name: str) -> None:
-    """The key never takes values for one that Python itself distinguishes."""
-    first, second = UNEQUAL[name]
-    assert calls(Sound, first, second, first, second).programs == [1, 2, 1, 2]
 
 
 @pytest.mark.parametrize(
@@ -196,21 +163,3 @@ def test_negative_zero_keeps_its_infinity(cls: Any, sound: bool) -> None:
     one = jnp.float32(1)
     assert program(cls(one, 0.0)) == jnp.inf
     assert program(cls(one, -0.0)) == (-jnp.inf if sound else jnp.inf)
-
-
-@pytest.fixture
-def distinct(sound: bool) -> bool:
-    """Whether JAX keeps the two classes apart: before 0.10 it did so itself."""
-    return sound or jax.__version_info__ < (0, 10)
-
-
-@pytest.fixture
-def other(sound: bool) -> Any:
-    """Another class with the fields of `cls`."""
-    return OtherSound if sound else OtherPlain
-
-
-def test_treedefs_of_two_classes(cls: Any, other: Any, distinct: bool) -> None:
-    """Equal fields and statics do not make two classes one."""
-    structures = [jax.tree.structure(kind(1.0, "a")) for kind in (cls, other)]
-    assert (structures[0] != structures[1]) is distinct

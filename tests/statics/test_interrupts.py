@@ -13,7 +13,7 @@ import pytest
 
 import leafwise as lw
 
-from .judge import P
+from .judge import ByContent, P
 
 pytestmark = [
     pytest.mark.hazard,
@@ -23,12 +23,6 @@ pytestmark = [
 
 class Deadline(Exception):  # noqa: N818  # as users name theirs
     pass
-
-
-@lw.pytree
-class ByContent:
-    x: Any
-    f: Any = lw.static_field(compare_by="content")
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_a_lazy_import_is_what_it_imports(lazy: Any) -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_lazy_import_is_no_stale_capture(lazy: Any) -> None:
+def test_a_lazy_import_is_not_a_stale_capture(lazy: Any) -> None:
     """One that no trace has run captures nothing; one that has is what it imports."""
     branched = lw.jit(lazy.branched, static_argnames="other")
     assert branched(1.0, other=False) == 1.0

@@ -1,6 +1,5 @@
 """What a user reads when a static value is refused."""
 
-import dataclasses
 import textwrap
 import types
 from typing import Any
@@ -13,6 +12,8 @@ import pytest
 
 import leafwise as lw
 
+from .test_validation import EqWithoutHash, Open, RaisingHash
+
 pytestmark = pytest.mark.message
 
 
@@ -21,40 +22,6 @@ class Params:
     x: Any
     layers: lw.Static[Any] = ()
     act: lw.Static[Any] = "relu"
-
-
-@dataclasses.dataclass
-class Config:
-    depth: int = 2
-
-
-class Loose:  # the point
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Loose)
-
-    def __repr__(self) -> str:
-        return "Loose()"
-
-
-class Raising:
-    def __hash__(self) -> int:
-        raise RuntimeError("not today")
-
-    def __repr__(self) -> str:
-        return "Raising()"
-
-
-@attrs.define
-class OpenAttrs:
-    depth: int = 2
-
-
-class OpenModel(pydantic.BaseModel):
-    depth: int = 2
-
-
-class OpenStruct(msgspec.Struct):
-    depth: int = 2
 
 
 class BadRepr:
@@ -128,15 +95,27 @@ def test_repaired_code(name: str) -> None:
 
 
 WORDS: dict[str, tuple[Any, list[str]]] = {
-    "open dataclass": (Config(), ["not frozen", "@dataclass(frozen=True)", "class Config: ..."]),
-    "open attrs class": (OpenAttrs(), ["@attrs.frozen", "class OpenAttrs: ..."]),
-    "open model": (OpenModel(), ["class OpenModel(pydantic.BaseModel, frozen=True): ..."]),
-    "open struct": (OpenStruct(), ["class OpenStruct(msgspec.Struct, frozen=True): ..."]),
+    "open dataclass": (Open(), ["not frozen", "@dataclass(frozen=True)", "class Open: ..."]),
+    "open attrs class": (
+        attrs.make_class("OpenAttrs", [])(),
+        ["@attrs.frozen", "class OpenAttrs: ..."],
+    ),
+    "open model": (
+        pydantic.create_model("OpenModel")(),
+        ["class OpenModel(pydantic.BaseModel, frozen=True): ..."],
+    ),
+    "open struct": (
+        msgspec.defstruct("OpenStruct", [])(),
+        ["class OpenStruct(msgspec.Struct, frozen=True): ..."],
+    ),
     "namespace": (types.SimpleNamespace(a=1), ["SimpleNamespace", "tuple", "frozen dataclass"]),
-    "eq without hash": (Loose(), ["Loose defines __eq__", "give Loose a __hash__"]),
+    "eq without hash": (
+        EqWithoutHash(),
+        ["EqWithoutHash defines __eq__", "give EqWithoutHash a __hash__"],
+    ),
     "hash raises": (
-        Raising(),
-        ["its __hash__ raises RuntimeError: not today", "make Raising.__hash__"],
+        RaisingHash(),
+        ["its __hash__ raises RuntimeError: no hash today", "make RaisingHash.__hash__"],
     ),
 }
 

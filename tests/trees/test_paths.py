@@ -1,16 +1,16 @@
 """Paths: the texts that name places, and the steps that they are made of."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.kit.trees import pytrees
+from tests.kit.trees import NamedNode, pytrees
 
 import leafwise as lw
 from leafwise._trees.nodes import FlatTree
-from leafwise._trees.paths import ANY, DEEP, format_path, nearest_path, parse, place_of, steps_of
+from leafwise._trees.paths import ANY, DEEP, format_path, parse, place_of, steps_of
 
 NAMES = st.from_regex(r"[A-Za-z_]\w{0,5}", fullmatch=True)
 KEYS = st.one_of(
@@ -83,7 +83,7 @@ def test_what_is_read(text: str, steps: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     "text", [".", "a.", "a..b", "a[", "a[]", "a]", "[0]b", "a*", "a.***", " a", "a.[0]"]
 )
-def test_what_is_no_path(text: str) -> None:
+def test_what_is_not_a_path(text: str) -> None:
     """What is not a path is refused, with the place where it cannot be read."""
     with pytest.raises(lw.errors.PathError, match="is not a path") as caught:
         parse(text)
@@ -106,14 +106,9 @@ def test_negative_indices_count_from_the_end() -> None:
     assert place_of(("['a']", "['b']"), "[-1]") is None
 
 
-class Pair(NamedTuple):
-    left: Any
-    right: Any
-
-
 def test_names_where_jax_has_none() -> None:
     """Namedtuples and partials are addressed by name, also where a JAX key is a mere number."""
-    tree = [Pair(1, 2), jax.tree_util.Partial(max, 3, key=4)]
+    tree = [NamedNode(1, 2), jax.tree_util.Partial(max, 3, key=4)]
     assert list(map(format_path, FlatTree(tree).paths)) == [
         "[0].left",
         "[0].right",
@@ -122,35 +117,3 @@ def test_names_where_jax_has_none() -> None:
     ]
     key_path, _ = jax.tree.leaves_with_path(tree)[-1]
     assert lw.update(tree, {key_path: 9})[1].keywords == {"key": 9}
-
-
-@pytest.mark.parametrize(
-    ("wanted", "meant"),
-    [
-        ("encodr.w", "encoder.w"),
-        ("encodr.zzzz", "encoder"),
-        ("encoder.ww", "encoder.w"),
-        ("layers[7].w", "layers[1].w"),
-        ("bias", "encoder.bias"),
-        ("[*].ww", "[*].w"),
-    ],
-)
-def test_the_nearest_path(wanted: str, meant: str) -> None:
-    """What is proposed exists: the step that is nearly right, or the same end elsewhere."""
-    layer = {".w": None, ".bias": None}
-    tree: Any = {".encoder": layer, ".layers": {"[0]": layer, "[1]": layer}}
-    paths: list[tuple[str, ...]] = []
-
-    def walk(node: Any, path: tuple[str, ...]) -> None:
-        paths.append(path)
-        for step, child in (node or {}).items():
-            walk(child, (*path, step))
-
-    walk(tree, ())
-    steps, node, wrong = parse(wanted), tree, 0
-    while steps[wrong] in node or steps[wrong] == ANY:
-        node, wrong = node.get(steps[wrong], layer), wrong + 1
-    found = nearest_path(steps, wrong, list(node), paths)
-    assert found is not None
-    assert format_path(found) == meant
-    assert found in paths or ANY in found

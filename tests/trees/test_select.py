@@ -131,6 +131,10 @@ def test_a_mask_is_an_instance_of_the_same_class() -> None:
     ("where", "words"),
     [
         ("encodr.w", ["'encodr.w'", "from 'encodr' on", "a Model", "'encoder.w'"]),
+        ("encodr.zzzz", ["nearest: 'encoder'\n"]),
+        ("encoder.ww", ["nearest: 'encoder.w'\n"]),
+        ("layers[7].w", ["nearest: 'layers[1].w'"]),
+        ("layers[*].ww", ["nearest: 'layers[*].w'"]),
         ("layers[2].w", ["from 'layers[2]' on", "[0] to [1]", "nearest: 'layers["]),
         ("layers[*].x", ["Model.layers[0] is a Layer", "nearest: 'layers["]),
         ("encoder.w.x", ["Model.encoder.w is a leaf", "nearest: 'encoder.w'"]),

@@ -214,7 +214,7 @@ def test_inheritance_slots_and_other_libraries() -> None:
 
 
 @pytest.mark.hazard
-def test_metadata_is_no_part_of_the_key() -> None:
+def test_metadata_is_not_in_the_key() -> None:
     """A declared sharding changes neither treedef nor code: the class costs what it did."""
 
     def make(**options: Any) -> Any:
