@@ -25,7 +25,7 @@ from tests.kit.inside import (
 
 import leafwise as lw
 
-from .conftest import GOOD, JSON, NOT_BUILT, Check, Outcome, Write
+from .conftest import GOOD, JSON, NOT_BUILT, Check, Outcome, Runner, Write
 
 # Without some packages.
 WITHOUT = """
@@ -34,20 +34,6 @@ sys.modules.update(dict.fromkeys({names}))
 from leafwise_cli import main
 sys.exit(main({argv}))
 """
-
-
-def run(*argv: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run Python on `argv`, with a plain environment."""
-    names = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "JAX_ENABLE_X64")
-    plain = {name: value for name, value in os.environ.items() if name not in names}
-    return subprocess.run(
-        [sys.executable, *argv],
-        env=plain | environment,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
 
 
 def test_exit_code_0(write: Write, check: Check) -> None:
@@ -61,9 +47,9 @@ def test_exit_code_0(write: Write, check: Check) -> None:
     assert check(file, "-o", "no/report").code == 2
 
 
-def codes(run: Check, *arguments: str) -> set[int]:
+def codes(check: Check, *arguments: str) -> set[int]:
     """Return the exit codes: the process's, and that in the document."""
-    outcome = run(*arguments, JSON)
+    outcome = check(*arguments, JSON)
     return {outcome.code, outcome.document["exit_code"]}
 
 
@@ -130,9 +116,9 @@ finally:
         (["explain", "--help"], "usage: leafwise explain [options] (SCRIPT | NOTEBOOK | -m"),
     ],
 )
-def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:
+def test_help_imports_nothing_heavy(run: Runner, argv: list[str], words: str) -> None:
     """Help and version load neither JAX nor the parts of leafwise: they answer at once."""
-    done = run("-c", LIGHT.format(argv=argv))
+    done = run.run("-c", LIGHT.format(argv=argv))
     assert (done.returncode, done.stderr) == (0, "[]\n")
     assert done.stdout.startswith(words)
 
@@ -154,15 +140,6 @@ def test_json_is_the_record(write: Write, check: Check) -> None:
     assert (last["field"], last["kind"], last["verdict"]) == ("n", "type", "ok")
 
 
-@pytest.mark.parametrize("verbose", ["print('loading')\n", ""])
-def test_json_alone_on_standard_output(verbose: str, write: Write, check: Check) -> None:
-    """What a module or a constructor prints does not spoil the JSON."""
-    source = verbose + GOOD + "\n    def __post_init__(self) -> None:\n        print('building')\n"
-    outcome = check(write(source), JSON)
-    assert outcome.document["exit_code"] == 0
-    assert "building" in outcome.err
-
-
 LOUD = """
 import atexit, ctypes, os, sys
 atexit.register(print, "the end")
@@ -177,11 +154,11 @@ def write_all():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="`puts` is in a library of another name there")
-def test_the_report_alone_is_written_to_descriptor_1(write: Write) -> None:
+def test_the_report_alone_is_written_to_descriptor_1(run: Runner, write: Write) -> None:
     """What commands, C code and children write there is on standard error; it may be closed."""
     file = write(LOUD + GOOD + "\n    def __post_init__(self) -> None:\n        write_all()\n")
     command = ["-m", "leafwise", "check", "--fields", file]
-    done = run(*command, JSON)
+    done = run.run(*command, JSON)
     assert json.loads(done.stdout)["exit_code"] == done.returncode == 0
     assert all(word in done.stderr for word in ("a command", "a module", "C code", "Python", "end"))
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, *command, "-o", "report"]
@@ -191,32 +168,15 @@ def test_the_report_alone_is_written_to_descriptor_1(write: Write) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [["rich"], ["hypothesis"], ["hypothesis", "rich"]])
-def test_without_the_extra(names: list[str], write: Write) -> None:
+def test_without_the_extra(run: Runner, names: list[str], write: Write) -> None:
     """Without rich or Hypothesis the message names the extra; there is no traceback."""
     file = write(GOOD)
-    done = run("-c", WITHOUT.format(names=names, argv=["check", file]))
+    done = run.run("-c", WITHOUT.format(names=names, argv=["check", file]))
     assert (done.returncode, done.stdout) == (2, "")
     assert "leafwise[cli]" in done.stderr
     for name in ("hypothesis", "rich"):
         assert (name in done.stderr) is (name in names)
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.nightly
-def test_as_a_module(write: Write, tmp_path: Path) -> None:
-    """``python -m leafwise`` is the command; away from a terminal it is plain and quiet.
-
-    And it leaves nothing behind in the working directory.
-    """
-    file = write(
-        "@lw.pytree\nclass P:\n    x: jax.Array\n    n: lw.Static[str]\n    m: lw.Static[bytes]\n"
-    )
-    before = {path.name for path in tmp_path.iterdir()}
-    done = run("-m", "leafwise", "check", "--fields", file)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
-    assert "all as promised" in done.stdout
-    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == before
 
 
 # Everything here once came out in another way in another process.
@@ -242,13 +202,20 @@ class Length:
 
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_the_same_in_every_process(write: Write) -> None:
-    """Two processes with different hash seeds print the same, addresses and all."""
-    command = ("-m", "leafwise", "check", "--fields", write(RESTLESS), JSON)
-    first, second = (run(*command, PYTHONHASHSEED=seed) for seed in ("1", "2"))
+def test_the_same_in_every_process(run: Runner, write: Write) -> None:
+    """Two processes with different hash seeds print the same, plain and without addresses.
+
+    And they leave nothing behind in the working directory.
+    """
+    command = ("-m", "leafwise", "check", "--fields", "-v", write(RESTLESS))
+    before = {path.name for path in run.folder.iterdir()}
+    seeds = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
+    first, second = (run.run(*command, env=seed) for seed in seeds)
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout == second.stdout
-    assert "0x" not in first.stdout
+    assert "all as promised" in first.stdout
+    assert not re.search("0x|\x1b", first.stdout)
+    assert {path.name for path in run.folder.iterdir()} - {"__pycache__"} == before
 
 
 @pytest.mark.parametrize("option", ["--quiet", JSON, "-v"])

@@ -3,8 +3,6 @@
 import functools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import JSON, Explained, Outcome
+from .conftest import JSON, Explained, Outcome, Runner
 
 Leafwise = Callable[..., Outcome]
 X = np.ones(3, np.float32)
@@ -350,14 +348,9 @@ def explain(folder: Path, name: str, *arguments: str, **environment: str) -> str
     """Run the script, and return its report."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}
     outside = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    command = [sys.executable, "-m", "leafwise", "explain", JSON, "-o", name, "script.py"]
-    subprocess.run(
-        [*command, *arguments],
-        cwd=folder,
-        env={**outside, **cache, **environment},
-        check=True,
-        timeout=300,
-    )
+    options = JSON, "-o", name, "script.py", *arguments
+    done = Runner(folder).explain(*options, env={**outside, **cache, **environment})
+    assert done.returncode == 0, done.stderr
     return name
 
 
