@@ -150,6 +150,32 @@ class Hand:
         return self
 
 
+class ByHand:
+    """Registered by hand, and right: subclasses name their children and their statics."""
+
+    dynamic: tuple[str, ...] = ("x",)
+    static: tuple[str, ...] = ()
+
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_node_class(cls)
+
+    def children(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.dynamic)
+
+    def arguments(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.static}
+
+    def tree_flatten(self) -> Any:
+        return self.children(), tuple((k, type(v), v) for k, v in self.arguments().items())
+
+    @classmethod
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
+        self = object.__new__(cls)
+        vars(self).update(zip(cls.dynamic, children, strict=True))
+        vars(self).update((name, value) for name, _, value in aux)
+        return self
+
+
 arrays = st.integers(0, 3).map(lambda n: jnp.full(n % 3 + 1, float(n)))
 numbers = st.floats(width=16, allow_nan=False)
 params = st.builds(Params, arrays, numbers, st.integers(0, 5), st.sampled_from(["relu", "tanh"]))

@@ -1,27 +1,48 @@
-"""`edits`: every kind of change, one at a time."""
+"""`edits`: every kind of change, one at a time, to what a class's attributes become."""
 
 import dataclasses
 import functools
 from typing import Any, Literal, NamedTuple
 
+import attrs
 import equinox as eqx
+import flax.core
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import event, find, given, settings
 from hypothesis import strategies as st
+from tests.kit.inside import (
+    edit_positions,
+    exchange,
+    field_names_of,
+    is_distinct,
+    is_kept,
+    same_leaf,
+)
 
 import leafwise as lw
-from leafwise._trees.equality import is_distinct
 from leafwise.testing import check_pytree
-from leafwise.testing.strategies._edit_positions import edit_positions
-from leafwise.testing.strategies._edits import Edit, EditKind, edits
-from leafwise.testing.strategies._leaves import same_leaf
+from leafwise.testing.strategies import Edit, EditKind, edits
 
 from . import specimens
 from .specimens import Config, Mode, Nested, Params
-from .test_view import LIBRARIES, made
+
+LIBRARIES = [
+    specimens.Params,
+    specimens.Slotted,
+    specimens.Flax,
+    specimens.Equinox,
+    specimens.Plain,
+    specimens.Jdc,
+    specimens.Hand,
+]
+
+
+def made(cls: Any) -> Any:
+    return cls(jnp.ones(3), 1.0) if cls is specimens.Params else cls(jnp.ones(3))
+
 
 EXAMPLES = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 BIG = Nested(Params(jnp.ones(3), 0.5), [1.0, 2.0], {"a": np.ones(2), "b": None})
@@ -257,3 +278,54 @@ def test_bad_input() -> None:
         edits(BIG, kinds=["static value"], at="inner.w")
     with pytest.raises(ValueError, match=r"there is no edit of the kind shape"):
         edits(specimens.Leafless(), kinds=["shape"])
+
+
+# -------------------------------------------------------------------------- what attributes become
+
+
+def test_caches_are_no_statics() -> None:
+    """Of a class that declares nothing, what flatten leaves out is a cache, not a static."""
+    frozen = flax.core.FrozenDict({"a": jnp.ones(2)})
+    hash_before = field_names_of(frozen)
+    assert "_hash" not in hash_before.static
+    assert not is_kept(frozen, "_hash")
+
+
+def test_tuples_and_attrs() -> None:
+    """Namedtuples and attrs classes have their own lists of fields."""
+
+    class Pair(NamedTuple):
+        a: float
+        b: float
+
+    assert field_names_of(Pair(1.0, 2.0)).dynamic == ("a", "b")
+    assert exchange(Pair(1.0, 2.0), "b", 3.0) == Pair(1.0, 3.0)
+
+    @attrs.frozen(slots=True)
+    class Frozen:
+        x: float
+        n: int = 2
+
+    lw.register(Frozen, dynamic=["x"], static=["n"])
+    assert field_names_of(Frozen(1.0)) == (("n",), ("x",))
+    assert exchange(Frozen(1.0), "n", 3).n == 3
+
+
+@pytest.mark.parametrize("value", [0.5, np.ones(2, "int32"), (0.5, 1)])
+def test_a_leaf_that_flatten_converts(value: Any) -> None:
+    """It is dynamic, though no object in its place becomes a leaf; aux_data is static."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Converts:
+        def __init__(self, x: Any, n: int) -> None:
+            self.x, self.n = x, n
+
+        def tree_flatten(self) -> Any:
+            leaves = jax.tree.map(lambda leaf: np.asarray(leaf).astype("float32"), self.x)
+            return (leaves, np.ones(self.n)), self.n
+
+        @classmethod
+        def tree_unflatten(cls, n: Any, children: Any) -> Any:
+            return cls(children[0], n)
+
+    assert field_names_of(Converts(value, 3)) == (("n",), ("x",))

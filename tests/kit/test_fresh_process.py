@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests.kit.inside import other_process
 from tests.kit.processes import run_python
 
 import leafwise as lw
 from leafwise.errors import LawViolation
 from leafwise.testing import check_pytree
-from leafwise.testing._laws.other_process import folder_of
 
 from . import travellers
 
@@ -81,7 +81,7 @@ def test_a_module_of_a_folder_that_is_not_on_the_path(
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("sound_module", "guarded"):
         module = importlib.import_module(name)
-        assert folder_of(name) == [str(tmp_path)]
+        assert other_process.folder_of(name) == [str(tmp_path)]
         check(module.Params)
 
 
