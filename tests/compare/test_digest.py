@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
+from tests.kit.inside import describe
 
 import leafwise as lw
-from leafwise._programs.digest import describe
 
 X = jnp.ones((2, 3))
 

@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.kit.inside import count_events
+from tests.kit.inside import count_events, frames
 from tests.kit.specimens import Slotted
 
 import leafwise as lw
-from leafwise._jax import frames
 
 NOTE = "leafwise: "
 

@@ -11,9 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.extend.mlir import ir
-
-from leafwise._jax.compiles import Compile
-from leafwise._programs.program import LoweredProgram, first_differences, read_program
+from tests.kit.inside import Compile, LoweredProgram, first_differences, read_program
 
 X = np.ones((3, 3), np.float32)
 
