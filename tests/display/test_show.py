@@ -1,11 +1,9 @@
 """`lw.show`: what is drawn of a tree, and that nothing in it can spoil the picture."""
 
 import collections
-import contextlib
 import io
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,8 +14,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tests.objects.samples import Pair
 
 import leafwise as lw
-
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "show.md"
 
 
 @lw.pytree
@@ -274,15 +270,3 @@ def test_encoding_decides_on_letters(encoding: str, monkeypatch: pytest.MonkeyPa
         text = raw.getvalue().decode(encoding)
     assert ("├─ " in text) == (encoding != "ascii")
     assert ("|- " in text) == (encoding == "ascii")
-
-
-def test_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outputs in docs/how-to/show.md are those of its code."""
-    monkeypatch.setenv("COLUMNS", "80")
-    page = PAGE.read_text("utf-8")
-    output = io.StringIO()
-    namespace: dict[str, Any] = {"__name__": "page"}
-    with contextlib.redirect_stdout(output):
-        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-            exec(block, namespace)  # noqa: S102  # it is what is tested
-    assert output.getvalue() == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))
