@@ -51,17 +51,11 @@ class Pair(NamedTuple):
     b: int = 3
 
 
-@jax.tree_util.register_pytree_node_class
-class Handmade:
+class Handmade(specimens.ByHand):
+    static = ("size", "tag")
+
     def __init__(self, x: jax.Array, /, size: int, *rest: int, tag: str = "a", **more: int) -> None:
         self.x, self.size, self.tag, self.rest, self.more = x, size, tag, rest, more
-
-    def tree_flatten(self) -> Any:
-        return (self.x,), (self.size, self.tag)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-        return cls(*children, aux[0], tag=aux[1])
 
 
 @lw.pytree
