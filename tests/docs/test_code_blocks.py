@@ -14,8 +14,9 @@ import logging
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sybil import Document, Example, Region
@@ -27,32 +28,6 @@ ROOT = Path(__file__).parents[2]
 AT_NIGHT = ("property-tests.md", "slow-loop.md", "slow-compile.md", "many-devices.md", "loops.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RAISES = re.compile(r"# raises: ([\w.]+)\s*$")
-
-
-def python_blocks(document: Document) -> Iterator[Region]:
-    """Find the blocks; sybil's own parser would pass over `python title="..."`."""
-    lexer = FencedCodeBlockLexer(r"py(thon)?(?![\w-])[^\n]*", mapping={"source": "source"})
-    for region in lexer(document):
-        region.parsed = region.lexemes["source"]
-        region.evaluator = run_block
-        yield region
-
-
-def said_blocks(document: Document) -> Iterator[Region]:
-    """Find what the page says that JAX says."""
-    lexer = FencedCodeBlockLexer('text title="JAX says"', mapping={"source": "source"})
-    for region in lexer(document):
-        region.parsed = region.lexemes["source"]
-        region.evaluator = compare_said
-        yield region
-
-
-def printed_blocks(document: Document) -> Iterator[Region]:
-    """Find the blocks of text: one that follows a block which printed something is its output."""
-    for region in FencedCodeBlockLexer("text", mapping={"source": "source"})(document):
-        region.parsed = region.lexemes["source"]
-        region.evaluator = compare_printed
-        yield region
 
 
 PRINTED: list[str] = []  # what the last block printed, until a text was compared with it
@@ -125,6 +100,24 @@ def run_block(example: Example) -> None:
             assert not wanted, f"{example.path}:{statement.lineno} did not raise {wanted[0]}"
 
 
+def blocks(fence: str, evaluate: Callable[[Example], None]) -> Callable[[Document], Any]:
+    """Return what finds blocks; sybil's own parser would pass over `python title="..."`."""
+    lexer = FencedCodeBlockLexer(fence, mapping={"source": "source"})
+
+    def find(document: Document) -> Iterator[Region]:
+        for region in lexer(document):
+            region.parsed, region.evaluator = region.lexemes["source"], evaluate
+            yield region
+
+    return find
+
+
+python_blocks = blocks(r"py(thon)?(?![\w-])[^\n]*", run_block)
+said_blocks = blocks('text title="JAX says"', compare_said)
+# One that follows a block which printed something is its output.
+printed_blocks = blocks("text", compare_printed)
+
+
 def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
     """Run a page's blocks and return how many there were."""
     document = Document.parse(str(path), python_blocks, said_blocks, printed_blocks)
@@ -175,18 +168,6 @@ def _page(folder: Path, *blocks: str) -> Path:
     page = folder / "page.md"
     page.write_text("# Title\n\n" + "\n\nText.\n\n".join(blocks) + "\n")
     return page
-
-
-def test_blocks_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later block sees the names of an earlier one, also when the fence has a title."""
-    page = _page(
-        tmp_path,
-        "```python\nx = 1\n```",
-        '```python title="again"\nassert x == 1\n```',
-        "- indented\n\n    ```py\n    assert x == 1\n    ```",
-        "```text\nnot Python\n```",
-    )
-    assert run_page(page, monkeypatch) == 4
 
 
 @pytest.mark.parametrize(
