@@ -56,13 +56,9 @@ KINDS = {
     # `leafwise check` tries classes on many examples, too.
     **dict.fromkeys(
         (
-            "cli/test_annotations.py",
             "cli/test_check_fixes_applied.py",
-            "cli/test_conventions.py",
+            "cli/test_classes.py",
             "cli/test_laws.py",
-            "cli/test_libraries.py",
-            "cli/test_not_built.py",
-            "cli/test_planted.py",
             "cli/test_targets.py",
             "cli/test_warnings.py",
         ),

@@ -1,4 +1,4 @@
-"""The command line: exit codes, JSON, help, a process of its own, and what is printed."""
+"""The command line and `pyproject.toml`: exit codes, JSON, help, processes, and what is printed."""
 
 import dataclasses
 import io
@@ -22,10 +22,11 @@ from tests.kit.inside import (
     FieldChange,
     LawResult,
 )
+from tests.kit.processes import Runner
 
 import leafwise as lw
 
-from .conftest import GOOD, JSON, NOT_BUILT, Check, Outcome, Runner, Write
+from .conftest import BROKEN, GOOD, JSON, NOT_BUILT, Check, Outcome, Write
 
 # Without some packages.
 WITHOUT = """
@@ -262,21 +263,6 @@ def test_quiet_shows_what_is_wrong_alone(write: Write, check: Check) -> None:
     assert "NotBuilt" in bad.out
 
 
-def test_where_an_import_fails(write: Write, check: Check) -> None:
-    """The last line of the user's own code ends the message, in the file itself or behind it."""
-    deep = write("def load():\n    raise RuntimeError('no display')\n", "behind_import.py")
-    for source, line, place in (
-        ("x = 1\nimport nonexist\n", 6, ""),
-        ("import behind_import\nbehind_import.load()\n", 6, deep),
-        ("import os\nos.makedirs('')\n", 6, ""),  # in `<frozen os>`
-        ("jnp.zeros(2) + jnp.zeros(3)\n", 5, ""),
-    ):
-        file = write(source)
-        outcome = check(file)
-        assert outcome.code == 2
-        assert outcome.err.rstrip().endswith(f", at {place or file}:{line}")
-
-
 ROWS = (
     FieldChange("width", True, "value", "2 -> 3", "retrace", 7, 8, CheckVerdict.OK),
     FieldChange(
@@ -409,3 +395,89 @@ def test_one_fault_is_shown_once(write: Write, check_all: Check) -> None:
     assert "\n  also breaks: identity-map, any-leaf\n" in outcome.out
     alone = check_all(write(SWAPPED), "--law", "any-leaf", "--examples", "5").out
     assert "fix: convert nothing in flatten, and restore in unflatten" in alone
+
+
+# --------------------------------------------------------------------------- settings of a project
+
+
+THREE_LAWS = ("--law", "no-hidden-state", "--law", "key-paths", "--law", "post-init")
+
+
+def settings(lines: str, folder: str = ".") -> None:
+    """Write the settings of a project."""
+    head = "" if lines.startswith("[") else "[tool.leafwise]\n"
+    Path(folder, "pyproject.toml").write_text(f"{head}{lines}\n", encoding="utf-8")
+
+
+def laws_of(outcome: Outcome) -> list[str]:
+    """Return the laws that were tried on the first class."""
+    return [law["law"] for law in outcome.document["classes"][0]["laws"]]
+
+
+def test_without_a_law(write: Write, check_all: Check) -> None:
+    """Laws that are named are not tried, and no unknown one is taken for one."""
+    file = write(BROKEN)
+    outcome = check_all(file, *THREE_LAWS, "--without", "no-hidden-state", "--output-format=json")
+    assert (outcome.code, laws_of(outcome)) == (0, ["key-paths", "post-init"])
+    outcome = check_all(file, "--law", "copies", "--without", "copies")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "no law is left" in outcome.err
+    outcome = check_all(file, "--without", "keypaths")
+    assert outcome.code == 2
+    assert "--without: there is no law 'keypaths' (did you mean 'key-paths'?)" in outcome.err
+
+
+def test_settings_of_the_project(
+    write: Write, check_all: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are found from below, stand for the options, and the command line adds to them."""
+    file = write(GOOD)
+    settings(f'targets = ["{file}"]\nwithout = ["key-paths"]\nexamples = 2')
+    outcome = check_all(*THREE_LAWS, "--output-format=json")
+    assert (outcome.code, laws_of(outcome)) == (0, ["post-init", "no-hidden-state"])
+    (tmp_path / "sub" / "deeper").mkdir(parents=True)
+    (tmp_path / "sub" / "pyproject.toml").write_text("[project]\nname = 'it'\n")
+    monkeypatch.chdir(tmp_path / "sub" / "deeper")
+    outcome = check_all(*THREE_LAWS, "--output-format=json", "--without", "post-init")
+    assert (outcome.code, laws_of(outcome)) == (0, ["no-hidden-state"])
+    other = write(GOOD.replace("Good", "Other"))
+    outcome = check_all(str(tmp_path / other), *THREE_LAWS, "--output-format=json")
+    assert outcome.names == ["Other"], "targets of the command line alone"
+
+
+def test_strategies_of_the_project(write: Write, check: Check) -> None:
+    """They stand in files of their own, which are imported first; what is missing may be."""
+    file = write(NOT_BUILT)
+    settings("allow-unchecked = true")
+    assert check(file).code == 0
+    settings(f'targets = ["{file}"]\nstrategies = ["tests/strategies.py"]')
+    assert "tests/strategies.py: there is no such file" in check().err
+    code = f"import hypothesis.strategies as st\nfrom {file[:-3]} import NotBuilt, Opaque\n"
+    write(f"{code}st.register_type_strategy(Opaque, st.just(object))", "tests/strategies.py")
+    assert check().code == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            "strict = true",
+            "unknown setting 'strict'; the settings are targets, strategies, without, examples,",
+        ),
+        ("examples = 0", "argument --examples: '0' is not a number, 1 or more"),
+        ("examples = true", "examples takes a number, got True"),
+        ("allow-unchecked = 'yes'", "allow-unchecked takes true or false, got 'yes'"),
+        ("targets = 'model'", "targets takes a list of strings, got 'model'"),
+        ("without = ['zzz']", "--without: there is no law 'zzz'"),
+        ("examples =", "pyproject.toml"),
+        (f"examples = {'[' * 9999}", "pyproject.toml: "),
+        ("[tool]\nleafwise = 3", "pyproject.toml: tool.leafwise takes a table, got 3"),
+    ],
+)
+def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) -> None:
+    """A key or a value that means nothing is refused by its name, and nothing is run."""
+    settings(lines)
+    outcome = check_all(write("raise ValueError('was run')") if "zzz" not in lines else "json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert "Traceback" not in outcome.err

@@ -12,10 +12,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 from tests.kit.inside import first_compiles, operations_recorder
+from tests.kit.processes import Runner
 
 from leafwise_explain import VARIABLE
 
-from .conftest import Explained, Runner
+from .conftest import Explained
 
 pytestmark = pytest.mark.usefixtures("lines")
 

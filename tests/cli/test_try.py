@@ -19,8 +19,7 @@ from typing import Any, TypeAlias
 import pytest
 from rich.console import Console
 from tests.kit.inside import Script, print_report, trial, uncommitted
-
-from .conftest import Done, Runner
+from tests.kit.processes import Done, Runner
 
 pytestmark = pytest.mark.slow  # a process of its own for each run of a script
 

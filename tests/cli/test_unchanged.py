@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.processes import Runner
 
 from leafwise_explain import VARIABLE
 
-from .conftest import Outcome, Runner
+from .conftest import Outcome
 
 pytestmark = pytest.mark.slow  # processes of their own
 
