@@ -22,8 +22,6 @@ import pytest
 from sybil import Document, Example, Region
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
-from leafwise._jit.jax_errors import SECTIONS, section_for
-
 ROOT = Path(__file__).parents[2]
 AT_NIGHT = ("property-tests.md", "slow-loop.md", "slow-compile.md", "many-devices.md", "loops.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -76,6 +74,8 @@ def texts_of(error: BaseException | None) -> Iterator[str]:
 
 def run_block(example: Example) -> None:
     """Run one block, statement by statement, numbered as in its page."""
+    from tests.kit.inside import section_for  # which the check of types has no need of
+
     SAID.clear()
     PRINTED.clear()
     # Blank lines in front make tracebacks and `inspect.getsource` show the page itself.
@@ -153,6 +153,8 @@ def test_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_each_error_of_jax_leads_to_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `leafwise explain` names of an error is the section that it is raised in."""
+    from tests.kit.inside import SECTIONS
+
     LINKS.clear()
     page = ROOT / "docs" / "how-to" / "troubleshooting.md"
     run_page(page, monkeypatch)

@@ -39,6 +39,7 @@ from leafwise._jax.events import (
 from leafwise._jit import recorder, staleness
 from leafwise._jit import storm as storm_module
 from leafwise._jit.callee import Callee
+from leafwise._jit.jax_errors import SECTIONS, section_for
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.source.call_site import Site, short_file, user_frame
