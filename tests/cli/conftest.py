@@ -97,8 +97,6 @@ Check: TypeAlias = Callable[..., Outcome]
 Explained: TypeAlias = Callable[..., Any]
 
 
-# --------------------------------------------------------------------------- one class
-
 FIELDS = CheckOptions(laws=())
 
 
@@ -136,9 +134,6 @@ def kinds(report: ClassResult, field: str = "it") -> dict[str, FieldChange]:
 def verdicts(report: ClassResult) -> dict[tuple[str, str], str]:
     """Return the verdicts by field and kind."""
     return {(row.field, row.kind): str(row.verdict) for row in report.rows}
-
-
-# --------------------------------------------------------------------------- fixtures
 
 
 @pytest.fixture(autouse=True)

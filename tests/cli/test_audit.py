@@ -118,9 +118,7 @@ def test_the_audit_finds_stale_captures(explained: Explained) -> None:
 
     found = audited(explained, script)["found"]
     assert sum(each["times"] for each in found) == 2
-    assert {each["what"] for each in found} == {
-        "<lambda> answered for `rate=0.5`, which is 0.25 now"
-    }
+    assert {row["what"] for row in found} == {"<lambda> answered for `rate=0.5`, which is 0.25 now"}
 
 
 def test_a_value_that_an_inner_function_read_before(explained: Explained) -> None:

@@ -256,13 +256,7 @@ jax.tree_util.register_pytree_node(
     Copies, lambda x: jax.tree_util.tree_flatten(dataclasses.asdict(x)), _unflatten
 )
 
-FAULTY = {
-    Quadratic: "",
-    Sinkhorn: "momentum",
-    Cosine: "_ridge",
-    Pair: "",
-    Copies: "",
-}
+FAULTY = {Quadratic: "", Sinkhorn: "momentum", Cosine: "_ridge", Pair: "", Copies: ""}
 """The classes with a fault, and the name of the attribute that it is about, if it is one."""
 
 

@@ -259,9 +259,6 @@ def test_defaults_that_do_not_fit_together() -> None:
     assert field_names_of(Either(probs=jax.numpy.ones(3))).static == ("size",)
 
 
-# ------------------------------------------------------------------------------ of other libraries
-
-
 @jax.tree_util.register_pytree_node_class
 class Hand:
     def __init__(self, w: float, n: int) -> None:
@@ -396,10 +393,7 @@ class Plain: ...
 
 
 def test_found_in_a_module(write: Write, check: Check) -> None:
-    """A module gives its classes of any library; a named tuple of no arrays is left out.
-
-    If it is named, alone or next to its file, it is not checked, as any other.
-    """
+    """Classes of any library are found; a named tuple of no arrays is left out unless named."""
     file = write(SOURCE)
     outcome = check(file, "--output-format=json")
     assert outcome.code == 0

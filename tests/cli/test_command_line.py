@@ -38,20 +38,15 @@ sys.exit(main({argv}))
 
 
 def test_exit_code_0(write: Write, check: Check) -> None:
-    """All as promised: 0, and the last line says so, in a file with -o; no standard error."""
+    """All as promised: 0, and the last line says so, in a file with -o, or nothing with -q."""
     outcome = check(file := write(GOOD))
     assert outcome.code == 0
     assert outcome.out.rstrip().splitlines()[-1] == "1 class, 6 changes: all as promised"
     assert not outcome.err
+    assert check(file, "--quiet") == Outcome(0, "", "")
     assert check(file, "-o", "report") == Outcome(0, "", "")
     assert Path("report").read_text(encoding="utf-8") == outcome.out
     assert check(file, "-o", "no/report").code == 2
-
-
-def codes(check: Check, *arguments: str) -> set[int]:
-    """Return the exit codes: the process's, and that in the document."""
-    outcome = check(*arguments, JSON)
-    return {outcome.code, outcome.document["exit_code"]}
 
 
 def test_exit_code_3(write: Write, check: Check) -> None:
@@ -59,8 +54,12 @@ def test_exit_code_3(write: Write, check: Check) -> None:
     file = write(NOT_BUILT + GOOD)
     outcome = check(file)
     assert outcome.code == 3
-    assert codes(check, file) == {3}
-    assert codes(check, file, "--allow-unchecked") == {0}
+    for options, code in (([], 3), (["--allow-unchecked"], 0)):
+        as_json = check(file, *options, JSON)
+        assert as_json.code == as_json.document["exit_code"] == code
+    quiet = check(file, "-q").out
+    assert "Good" not in quiet
+    assert "NotBuilt" in quiet
     assert "not checked" in outcome.out
     last = outcome.out.rstrip().splitlines()[-1]
     assert last.startswith("2 classes, 6 changes")
@@ -204,10 +203,7 @@ class Length:
 @pytest.mark.nightly
 @pytest.mark.slow
 def test_the_same_in_every_process(run: Runner, write: Write) -> None:
-    """Two processes with different hash seeds print the same, plain and without addresses.
-
-    And they leave nothing behind in the working directory.
-    """
+    """Processes with different hash seeds print the same, plain, and leave nothing behind."""
     command = ("-m", "leafwise", "check", "--fields", "-v", write(RESTLESS))
     before = {path.name for path in run.folder.iterdir()}
     seeds = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
@@ -250,17 +246,6 @@ class Loud:
         warnings.simplefilter("always")
         assert check(write(source)).code == 0
     assert {str(each.message) for each in caught} == {"of the module"}
-
-
-@pytest.mark.slow
-def test_quiet_shows_what_is_wrong_alone(write: Write, check: Check) -> None:
-    """With `--quiet` nothing is printed if all is well; else what is wrong."""
-    good = check(write(GOOD), "--quiet")
-    assert (good.code, good.out) == (0, "")
-    bad = check(write(GOOD + NOT_BUILT), "-q")
-    assert bad.code == 3
-    assert "Good" not in bad.out
-    assert "NotBuilt" in bad.out
 
 
 ROWS = (
@@ -364,13 +349,11 @@ class Two(Base): ...
 class Own(Base):
     def tree_flatten(self): return (self.x,), None
 """)
-    text = check_all(file, "--law", "static-values").out
-    assert text.count("broken: law static-values") == 3
-    assert (
-        f"broken: law static-values  as shown for {file}:One: both have Base.tree_flatten" in text
-    )
-    assert text.count("Base.tree_flatten") == 1
-    assert text.count("breaks the law static-values") == 2
+    out = check_all(file, "--law", "static-values").out
+    assert out.count("broken: law static-values") == 3
+    assert f"broken: law static-values  as shown for {file}:One: both have Base.tree_flatten" in out
+    assert out.count("Base.tree_flatten") == 1
+    assert out.count("breaks the law static-values") == 2
 
 
 SWAPPED = """

@@ -20,8 +20,6 @@ from .conftest import Explained
 
 pytestmark = pytest.mark.usefixtures("lines")
 
-WITHOUT_OPTIMIZATIONS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "COLUMNS": "100"}
-
 LOOP = """\
 import jax, jax.numpy as jnp
 
@@ -42,7 +40,7 @@ LONG = LOOP.replace("RUNS", "300")
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, **WITHOUT_OPTIMIZATIONS, **more}
+    return {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "COLUMNS": "100", **more}
 
 
 def script(name: str, text: str) -> Callable[[], None]:

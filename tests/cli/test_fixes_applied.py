@@ -69,8 +69,7 @@ def run(folder: Path, explained: Explained, code: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in FOUND],
+    "name", [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in FOUND]
 )
 def test_of_a_finding(name: str, explained: Explained, tmp_path: Path) -> None:
     """With its fix the program has no finding any more."""

@@ -102,9 +102,7 @@ def test_all_laws_and_all_fields(write: Write, check_all: Check, asked: list[Any
     ],
     ids=" ".join,
 )
-def test_narrowed(
-    arguments: list[str], laws: list[Law], fields: str, two: Callable[..., Outcome]
-) -> None:
+def test_narrowed(arguments: list[str], laws: list[Law], fields: str, two: Check) -> None:
     """Options choose the parts, the laws and the fields."""
     outcome = two("--output-format=json", *arguments)
     assert outcome.code == 0
@@ -129,7 +127,7 @@ def test_narrowed(
     ],
     ids=" ".join,
 )
-def test_usage_errors(arguments: list[str], words: str, two: Callable[..., Outcome]) -> None:
+def test_usage_errors(arguments: list[str], words: str, two: Check) -> None:
     """Nonsense is a usage error that says what is possible."""
     outcome = two(*arguments)
     assert (outcome.code, outcome.out) == (2, "")
@@ -139,10 +137,7 @@ def test_usage_errors(arguments: list[str], words: str, two: Callable[..., Outco
 
 @pytest.mark.slow
 def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
-    """A field need not be in every class; a class that was not built may have it.
-
-    One that none has is refused, with those that there are.
-    """
+    """A field need not be in each class, or may be in one that is not built; others are refused."""
     outcome = check_all(write(SOURCE), "--field", "y", "--output-format=json")
     assert outcome.code == 0
     assert [len(entry["rows"]) > 0 for entry in outcome.document["classes"]] == [False, True]
@@ -303,9 +298,7 @@ def test_what_takes_long() -> None:
 # ----------------------------------------------------------------------------------------- planted
 
 
-def test_a_prediction_that_is_blind(
-    write: Write, check: Check, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_blind_prediction(write: Write, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     """If all changes are predicted to reuse the program, each retrace is a mismatch."""
     explain = lw.types.Signature.explain
     monkeypatch.setattr(lw.types.Signature, "explain", lambda after, _: explain(after, after))
@@ -384,9 +377,6 @@ def test_inside_of_checks_of_statics() -> None:
     """The command works with ``LEAFWISE_CHECK_STATICS`` on."""
     with lw.debug.check_statics():
         assert report_of(Slotted).passed
-
-
-# -------------------------------------------------------------------------------------------- cost
 
 
 @lw.pytree

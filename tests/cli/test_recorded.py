@@ -266,9 +266,7 @@ def test_methods_of_several_classes(explained: Explained, file: str, run: Any, w
 
 
 @pytest.mark.parametrize(("name", "number"), [("solve", 1), ("value", 0), ("changed", 0)])
-def test_a_call_that_needs_values_is_not_to_be_jitted(
-    explained: Explained, name: str, number: int
-) -> None:
+def test_a_call_that_needs_values(explained: Explained, name: str, number: int) -> None:
     """Neither a float nor a changed object comes out of a trace."""
     call, model = package(MODELS)[name], SimpleNamespace()
 
@@ -367,9 +365,7 @@ def ahead_for_sizes(step: Any) -> None:
         (lambda step: step(jnp.ones(WIDTH), step.lower(jnp.ones(2), 1).as_text() and 1.0), "", 0),
     ],
 )
-def test_a_call_after_a_compile_ahead_of_time(
-    explained: Explained, script: Any, path: str, number: int
-) -> None:
+def test_after_a_compile_ahead(explained: Explained, script: Any, path: str, number: int) -> None:
     """What was compiled ahead is an earlier call; what was only lowered is none."""
     step = jax.jit(lambda x, lr: x - lr * jnp.sin(x))
     findings = explained(lambda: script(step))["findings"]
@@ -391,17 +387,17 @@ def clear_in_a_loop() -> None:
         jax.clear_caches()
 
 
-def changed_in_place() -> None:
-    rates = np.ones(2)
-    ours, other = lw.jit(lambda x: x * rates, on_stale="retrace"), jax.jit(lambda x: x + rates)
-    for value in (1.0, 2.0, 3.0):
-        rates.fill(value)
-        _ = ours(jnp.ones(2)), other(jnp.ones(2))
-
-
 def test_caches_that_leafwise_clears(explained: Explained) -> None:
     """No line of the user is said to clear them."""
-    findings = explained(changed_in_place)["findings"]
+
+    def script() -> None:
+        rates = np.ones(2)
+        ours, other = lw.jit(lambda x: x * rates, on_stale="retrace"), jax.jit(lambda x: x + rates)
+        for value in (1.0, 2.0, 3.0):
+            rates.fill(value)
+            _ = ours(jnp.ones(2)), other(jnp.ones(2))
+
+    findings = explained(script)["findings"]
     assert "float64[2] [1.0, 1.0] -> float64[2] [2.0, 2.0]" in str(findings)
     assert "clear_caches" not in str(findings)
 
@@ -429,9 +425,7 @@ def jit_is_off_in_a_block() -> None:
         ),
     ],
 )
-def test_what_no_jit_helps_against(
-    explained: Explained, script: Any, text: str, change: str
-) -> None:
+def test_where_jit_cannot_help(explained: Explained, script: Any, text: str, change: str) -> None:
     """Where a line clears the caches, or jit is off, that is the finding, and `jit` no fix."""
     found = [each for each in explained(script)["findings"] if each["reasons"][0]["path"] != "x"]
     (finding,) = found
@@ -574,9 +568,7 @@ def driven(omega: float, x: Any) -> Any:
     [Drive, lambda w: Drive(w).signal, lambda w: functools.partial(driven, w)],
     ids=["object", "method", "partial"],
 )
-def test_what_a_user_puts_into_an_object_of_a_package(
-    make: Callable[[float], Any], explained: Explained
-) -> None:
+def test_an_object_of_a_package(make: Callable[[float], Any], explained: Explained) -> None:
     """What differs in an object, a method or a partial is to be the jitted function's argument."""
     pytest.importorskip("equinox")
     names, x = package(THROUGH), jnp.ones(WIDTH)

@@ -162,11 +162,14 @@ def test_registered_classes(write: Write, check: Check) -> None:
 
 
 def test_a_file_named_like_a_loaded_module(write: Write, check: Check) -> None:
-    """A file may have the name of a module in use, which stays what it was."""
+    """A file may be named as a loaded module, which stays; a folder, as any module of Python."""
     before = sys.modules["json"]
     file = write(TWO, "shadows/json.py")
     assert check(file, JSON).names == ["First", "Second"]
     assert sys.modules["json"] is before
+    write(ONE, "colorsys/one.py")
+    assert names_of(check("colorsys", JSON)) == ["colorsys/one.py:Only"]
+    assert "no pytree class" in check("keyword").err
 
 
 @pytest.mark.parametrize(
@@ -181,9 +184,7 @@ def test_a_file_named_like_a_loaded_module(write: Write, check: Check) -> None:
         ("import behind_import\nbehind_import.load()", "no display", ", at behind_import.py:6"),
     ],
 )
-def test_files_that_cannot_be_imported(
-    source: str, words: str, end: str, write: Write, check: Check
-) -> None:
+def test_imports_that_fail(source: str, words: str, end: str, write: Write, check: Check) -> None:
     """The message names file, error and the last line of the user's own code; exit code 2."""
     write("def load():\n    raise RuntimeError('no display')\n", "behind_import.py")
     file = write(source)
@@ -300,13 +301,6 @@ def test_directories(write: Write, check: Check) -> None:
     assert names_of(outcome)[0] == "sources/below_b/sub/broken.py"
     assert "below_b.sub.deep" in sys.modules
     assert "sources/script.py:Only" in names_of(outcome)
-
-
-def test_a_directory_with_a_name_of_python(write: Write, check: Check) -> None:
-    """A folder named as a module of Python is meant where it exists, the module elsewhere."""
-    write(ONE, "colorsys/one.py")
-    assert names_of(check("colorsys", JSON)) == ["colorsys/one.py:Only"]
-    assert "no pytree class" in check("keyword").err
 
 
 def test_a_file_of_a_package(write: Write, check: Check) -> None:
@@ -447,9 +441,7 @@ def _raise(_: Any) -> Any:
         (lambda it: ((it.w,), None), lambda _, __: None, "got: a builtins.NoneType"),
     ],
 )
-def test_a_class_that_jax_can_never_flatten_or_rebuild(
-    flatten: Any, unflatten: Any, told: str
-) -> None:
+def test_a_class_that_jax_can_never_rebuild(flatten: Any, unflatten: Any, told: str) -> None:
     """Every jitted function refuses it: the class is at fault, and what it raised is shown."""
     cls = type("Wrong", (Plain,), {})
     jax.tree_util.register_pytree_node(cls, flatten, unflatten)

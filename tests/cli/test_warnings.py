@@ -30,11 +30,8 @@ class Native:
 """
 
 
-def test_in_the_report(write: Write, check_all: Check) -> None:
-    """The command prints the law's message and the fix, for GitHub at the line of the field.
-
-    The exit code stays 0.
-    """
+def test_in_the_report(write: Write, check_all: Check, check: Check) -> None:
+    """The law's message and fix are printed, for GitHub at the field's line; the code stays 0."""
     file = write(SOURCE)
     arguments = (file, "--law", "static-types", "--examples", "3")
     outcome = check_all(*arguments)
@@ -57,17 +54,11 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     lines = Path(file).read_text(encoding="utf-8").splitlines()
     line = next(at for at, text in enumerate(lines, 1) if "n: int" in text)
     assert shown.startswith(f"::warning file={file},line={line},title=static-types::Native.n: ")
-
-
-def test_fields_alone_warn_too(write: Write, check: Check) -> None:
-    """Changing fields alone finds statics of two types."""
-    outcome = check(write(SOURCE))
-    assert outcome.code == 0
-    assert "warning: a type change of a static field promises a retrace" in " ".join(
-        outcome.out.split()
-    )
-    assert outcome.out.endswith(": 2 warnings\n")
-    assert check(write(SOURCE), "--warnings-as-errors").code == 1
+    fields = check(file)
+    assert (fields.code, check(file, "--warnings-as-errors").code) == (0, 1)
+    words = "warning: a type change of a static field promises a retrace"
+    assert words in " ".join(fields.out.split())
+    assert fields.out.endswith(": 2 warnings\n")
 
 
 @lw.pytree

@@ -35,7 +35,10 @@ def note_of(call: Callable[[], Any], errors: Any = (RuntimeError, ValueError)) -
 
 @pytest.mark.parametrize("name", JITS)
 def test_one_buffer_twice(name: str) -> None:
-    """Both places are named, by the first call and by a later one; a copy is what it needs."""
+    """Both places are named, by the first call and by a later one; a copy is what it needs.
+
+    `lw.jit` says it without a block.
+    """
     step, w = JITS[name](add), jnp.ones(3)
     tree = {"params": [w], "opt": Slotted(jax.device_put(w))}
     words = "`state['opt'].w` and `state['params'][0]` are the same buffer, donated twice: donate "
@@ -43,14 +46,11 @@ def test_one_buffer_twice(name: str) -> None:
         assert words + "`jnp.copy(state['params'][0])`" in note_of(lambda: step(tree, 1.0))
     step(tree | {"params": [jnp.copy(w)]}, 1.0)
     pair = [jnp.ones(3)] * 2
-    assert "`state[0]` and `state[1]` are the same" in note_of(lambda: step(pair, 1.0))
-
-
-def test_lw_jit_says_it_without_a_block() -> None:
-    """By the call that would be the first."""
+    words = "`state[0]` and `state[1]` are the same buffer"
+    assert words in note_of(lambda: step(pair, 1.0))
     with pytest.raises(RuntimeError) as error:
         JITS["leafwise"](lambda state: add(state, 1.0))([jnp.ones(3)] * 2)
-    assert "`state[0]` and `state[1]` are the same buffer" in "".join(error.value.__notes__)
+    assert words in "".join(error.value.__notes__)
 
 
 class Trainer:
@@ -100,9 +100,6 @@ def test_a_donated_array_is_used_again(use: str, name: str) -> None:
     call, words = DONATED[use]
     note = note_of(lambda: call(JITS[name](add)))
     assert words.format("test_error_notes.py") + ": use what that call returned" in note
-
-
-# ------------------------------------------------------- a dynamic value is used as a Python value
 
 
 ONES = jnp.ones(3)

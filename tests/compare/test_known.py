@@ -109,12 +109,6 @@ def test_an_optimizer_of_filter_jit_is_one_line() -> None:
     assert len(str(found).splitlines()) == 3
 
 
-def test_a_fresh_nan_is_one_value_to_leafwise() -> None:
-    """Every NaN of one bit pattern is the same static of a leafwise class."""
-    seen = two_calls(call(Slotted(1.0, float("nan"))), call(Slotted(1.0, float("nan"))))
-    assert seen.outcome is seen.predicted.outcome is REUSE
-
-
 def test_a_class_defined_again() -> None:
     """Two definitions of one class are two structures: predicted, and said."""
 
@@ -136,9 +130,7 @@ def test_a_class_defined_again() -> None:
 def test_all_reasons_are_given_and_ranked() -> None:
     """A change of four things gives four reasons, the gravest first."""
     before = call(Slotted({"a": ones(3), "b": 1.0}, "x"), ones(2))
-    after = call(
-        Slotted({"a": np.ones(3, np.float32), "b": np.float32(1)}, "y"), first_device(ones(2))
-    )
+    after = call(Slotted({"a": np.ones(3, "f4"), "b": np.float32(1)}, "y"), first_device(ones(2)))
     seen = two_calls(before, after)
     assert seen.outcome is seen.predicted.outcome is RETRACE
     found = [(reason.path, reason.outcome) for reason in seen.predicted.reasons]
@@ -150,9 +142,6 @@ def test_all_reasons_are_given_and_ranked() -> None:
     ]
 
 
-# ------------------------------------------------------------------------- arguments, leaf by leaf
-
-
 # Of each situation the arguments of two calls, what JAX does for the second one, and the path and
 # the kind of the reason.
 KNOWN = """
@@ -161,6 +150,7 @@ NumPy after JAX: ones(3) | np.ones(3, np.float32) -> dispatch, args[0]: kind
 another Python number: 2.0 | 1.0 -> reuse
 NumPy scalar after a Python number: 1.0 | np.float32(1) -> retrace, args[0]: weak type
 weak array after a strong one: jnp.float32(1) | jnp.asarray(1.0) -> retrace, args[0]: weak type
+a new NaN of leafwise: Slotted(1.0, float("nan")) | Slotted(1.0, float("nan")) -> reuse
 int after float: 1.0 | 1 -> retrace, args[0]: dtype
 committed after uncommitted: ones(3) | first_device(ones(3)) -> recompile, args[0]: commitment
 x64: 1.0 | 1.0 -> retrace, config.jax_enable_x64: config

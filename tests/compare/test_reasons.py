@@ -100,9 +100,6 @@ def test_long_values_that_differ_at_the_end(wrap: Any) -> None:
         assert "xb" in reason.change
 
 
-# ------------------------------------------------------------------------------------------- fixes
-
-
 VALUES: dict[str, Any] = {
     "Python int": 0,
     "Python float": 0.5,
@@ -145,13 +142,11 @@ def test_of_dtypes_and_weak_types() -> None:
             continue
         (reason,) = found.reasons
         changed = {"earlier": before, "this": after}
-        for code, which in re.findall(
-            r"`([^`]+)` in (?:the )?(earlier|this) call", str(reason.fix)
-        ):
-            made = fixed(code, changed[which])
+        for code, call in re.findall(r"`([^`]+)` in (?:the )?(earlier|this) call", str(reason.fix)):
+            made = fixed(code, changed[call])
             common = jnp.result_type(before, after)  # a Python number gives way
             assert jnp.result_type(made) == common, (one, other, str(reason.fix))
-            changed[which] = made
+            changed[call] = made
         first, second = map(lw.signature, changed.values())
         same = second.explain(first)
         assert same.outcome.severity < lw.types.Outcome.RECOMPILE.severity, (
@@ -195,10 +190,7 @@ def test_classes_of_one_name(states: tuple[Any, Any]) -> None:
 def test_numbers_of_operations_outside_jit() -> None:
     """JAX makes numbers with a dtype of Python's: their fix is code, too."""
     literals = pytest.importorskip("jax._src.literals", reason="a newer JAX has them")
-    numbers = (
-        literals.TypedInt(0, jnp.dtype("int32")),
-        literals.TypedFloat(0.5, jnp.dtype("float32")),
-    )
+    numbers = (literals.TypedInt(0, np.dtype("int32")), literals.TypedFloat(0.5, np.dtype("f4")))
     before, after = map(lw.signature, numbers)
     (reason,) = after.explain(before).reasons
     assert set(reason.fix.code) == {"jnp.float32"}

@@ -248,9 +248,6 @@ def test_a_deep_tree() -> None:
     assert digests[0] == digests[1] != digests[2]
 
 
-# -------------------------------------------------------------------------- statics with an own ==
-
-
 class Scale:
     """It compares by number alone, so that `Scale(1)` and `Scale(True)` are equal."""
 

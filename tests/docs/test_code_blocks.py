@@ -166,12 +166,6 @@ def test_each_error_of_jax_leads_to_its_section(monkeypatch: pytest.MonkeyPatch)
     assert {link.rpartition("#")[2] for _, link in LINKS} == set(SECTIONS)
 
 
-def _page(folder: Path, *blocks: str) -> Path:
-    page = folder / "page.md"
-    page.write_text("# Title\n\n" + "\n\nText.\n\n".join(blocks) + "\n")
-    return page
-
-
 @pytest.mark.parametrize(
     ("block", "failure"),
     [
@@ -191,5 +185,7 @@ def test_failures_are_seen(
     block: str, failure: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception not announced, another than announced, or none at all fails the page."""
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\n{block}\n")
     with pytest.raises(failure):
-        run_page(_page(tmp_path, block), monkeypatch)
+        run_page(page, monkeypatch)

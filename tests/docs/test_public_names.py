@@ -96,9 +96,6 @@ def test_navigation_lists_the_pages() -> None:
     assert sorted(_pages(nav)) == sorted({*written} - {*ours})
 
 
-# -------------------------------------------------------------------------------------- docstrings
-
-
 SOURCE = Path(leafwise.__file__).parent
 WITH_EXAMPLES = sorted(
     ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")

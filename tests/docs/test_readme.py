@@ -180,19 +180,14 @@ def test_the_tests_that_it_shows_pass() -> None:
     tests[0]()
 
 
-def on_pypi() -> str:
-    """Return the README as it is published."""
+def test_links_work_on_pypi() -> None:
+    """Every link and picture of the published README leads to the project's sites."""
     hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     assert hook["fragments"] == [{"path": "README.md"}]
     text = README
     for each in hook["substitutions"]:
         text = re.sub(each["pattern"], each["replacement"], text)
-    return text
-
-
-def test_links_work_on_pypi() -> None:
-    """Every link and picture of the published README leads to the project's sites."""
-    targets = re.findall(r"\]\(([^)\s]+)\)", on_pypi())
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
     assert len(targets) > 10
     urls = PYPROJECT["project"]["urls"]
     ours = (urls["Documentation"], urls["Repository"])
@@ -280,9 +275,7 @@ def test_sessions_that_are_named_exist() -> None:
     named = {
         word
         for path in read
-        for line in re.findall(
-            r"(?:nox -s |sessions: )([a-z_ ]+)", path.read_text(encoding="utf-8")
-        )
+        for line in re.findall(r"(?:nox -s |sessions: )([a-z_ ]+)", path.read_text())
         for word in line.split()
     }
     assert named
@@ -305,9 +298,7 @@ def test_supported_versions_are_said_once() -> None:
 def test_addresses_agree() -> None:
     """All lead where the wheel's metadata lead, errors and the site included; so do versions."""
     urls = PROJECT["urls"]
-    assert all(
-        each.startswith((urls["Repository"], urls["Documentation"])) for each in urls.values()
-    )
+    assert all(url.startswith((urls["Repository"], urls["Documentation"])) for url in urls.values())
     assert leafwise.__version__ == PROJECT["version"]
     site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
     assert site["site_url"] == errors.DOCS == urls["Documentation"]

@@ -59,10 +59,6 @@ class Runner:
             out, err = process.communicate("a line\n", timeout=300)
         return Done(arguments, process.returncode, out, err)
 
-    def both(self, *arguments: str, **more: Any) -> tuple[Done, Done]:
-        plain = self.run(*arguments, **more)
-        return plain, self.explain(*arguments, **more)
-
     def explain(self, *arguments: str, **more: Any) -> Done:
         return self.run("-m", "leafwise", "explain", *arguments, **more)
 

@@ -8,11 +8,10 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any, Generic, TypeVar
 
 import attrs
-import hypothesis
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
@@ -23,11 +22,7 @@ from . import specimens
 from .specimens import Params
 
 FEW = settings(max_examples=15, derandomize=True, deadline=None)
-OURS = [
-    specimens.Params,
-    specimens.Leafless,
-    specimens.Keyed,
-]
+OURS = [specimens.Params, specimens.Leafless, specimens.Keyed]
 OURS_AT_NIGHT = [
     specimens.Slotted,
     specimens.Many,
@@ -156,9 +151,7 @@ def test_examples_follow_the_settings() -> None:
 
 
 @given(st.integers(0, 3))
-@settings(
-    max_examples=3, deadline=None, suppress_health_check=[hypothesis.HealthCheck.nested_given]
-)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.nested_given])
 def test_inside_a_hypothesis_test(n: int) -> None:
     """It can be called from a property test, which draws what it checks."""
     check_pytree(
@@ -168,25 +161,21 @@ def test_inside_a_hypothesis_test(n: int) -> None:
     )
 
 
-def test_not_a_class() -> None:
-    """An instance, or anything else, is refused with what to write."""
-    with pytest.raises(TypeError, match=r"got Params\(.*\n  fix: check_pytree\(Params\)"):
-        check_pytree(Params(1.0, 2.0))
-    with pytest.raises(TypeError, match="got None"):
-        check_pytree(None)
-
-
 def test_not_a_pytree_class() -> None:
-    """A class that JAX takes for a leaf is refused, and not passed silently."""
+    """An instance, or a class that JAX takes for a leaf, is refused, with what to write."""
 
     class Forgotten:
         def __init__(self, x: float) -> None:
             self.x = x
 
-    match = r"Forgotten is not a pytree class.*\n  fix: decorate"
-    with pytest.raises(TypeError, match=match) as error:
-        check_pytree(Forgotten, settings=FEW)
-    assert not getattr(error.value, "__notes__", []), "Hypothesis has no part in it"
+    for wrong, words in (
+        (Params(1.0, 2.0), r"got Params\(.*\n  fix: check_pytree\(Params\)"),
+        (None, "got None"),
+        (Forgotten, r"Forgotten is not a pytree class.*\n  fix: decorate"),
+    ):
+        with pytest.raises(TypeError, match=words) as error:
+            check_pytree(wrong, settings=FEW)
+        assert not getattr(error.value, "__notes__", []), "Hypothesis has no part in it"
 
 
 def test_no_such_law() -> None:
@@ -307,9 +296,6 @@ class ByContent:
 def test_what_is_not_blamed(make: Any, laws: Any) -> None:
     """What holds something that has no copy, or that is read from elsewhere, keeps the laws."""
     check_pytree(make(), laws=laws, settings=FEW)
-
-
-# ----------------------------------------------------------------- statics that forget an argument
 
 
 T = TypeVar("T")

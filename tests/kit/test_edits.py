@@ -21,6 +21,7 @@ from tests.kit.inside import (
     is_kept,
     same_leaf,
 )
+from tests.testing.strategies.seeking import drawn
 
 import leafwise as lw
 from leafwise.testing import check_pytree
@@ -171,16 +172,9 @@ def test_statics_of_every_type(value: Any, path: str) -> None:
 def test_converters_decide_what_is_stored() -> None:
     """An edit of a converted field is what the class makes of it; what it undoes is no edit."""
     x = specimens.Converted([1.0, 2.0], n=2)
-    drawn: list[Edit[Any]] = []
-
-    @EXAMPLES
-    @given(edits(x, kinds=["static type", "static value"]))
-    def draw(edit: Edit[Any]) -> None:
-        drawn.append(edit)
-
-    draw()
-    assert {type(edit.after) for edit in drawn} == {int}
-    assert all(edit.kind is EditKind.STATIC_VALUE for edit in drawn)
+    values = drawn(edits(x, kinds=["static type", "static value"]))
+    assert {type(edit.after) for edit in values} == {int}
+    assert all(edit.kind is EditKind.STATIC_VALUE for edit in values)
 
 
 def test_a_converter_of_equinox_decides_as_well() -> None:
@@ -204,27 +198,16 @@ def test_literals_are_kept_to() -> None:
         act: lw.Static[Literal["relu", "tanh", 1]] = "relu"
         only: lw.Static[Literal[3]] = 3
 
-    drawn: set[tuple[str, Any]] = set()
-
-    @EXAMPLES
-    @given(edits(Choice(1.0), kinds=["static value"]))
-    def draw(edit: Edit[Any]) -> None:
-        drawn.add((edit.path, edit.after))
-
-    draw()
-    assert drawn == {("act", "tanh"), ("act", 1)}
+    values = {(edit.path, edit.after) for edit in drawn(edits(Choice(1.0), kinds=["static value"]))}
+    assert values == {("act", "tanh"), ("act", 1)}
 
 
 def test_kinds_and_places() -> None:
     """`kinds` and `at` narrow down what is drawn."""
-
-    @EXAMPLES
-    @given(edits(BIG, kinds=[EditKind.LEAF_VALUE, "dtype"], at=["inner.lr", "extra"]))
-    def draw(edit: Edit[Any]) -> None:
+    wanted = edits(BIG, kinds=[EditKind.LEAF_VALUE, "dtype"], at=["inner.lr", "extra"])
+    for edit in drawn(wanted):
         assert edit.kind in (EditKind.LEAF_VALUE, EditKind.DTYPE)
         assert edit.path in ("inner.lr", "extra[0]", "extra[1]")
-
-    draw()
 
 
 def test_any_pytree() -> None:
@@ -278,9 +261,6 @@ def test_bad_input() -> None:
         edits(BIG, kinds=["static value"], at="inner.w")
     with pytest.raises(ValueError, match=r"there is no edit of the kind shape"):
         edits(specimens.Leafless(), kinds=["shape"])
-
-
-# -------------------------------------------------------------------------- what attributes become
 
 
 def test_caches_are_no_statics() -> None:

@@ -246,9 +246,7 @@ def answers() -> dict[str, list[str]]:
 @pytest.mark.parametrize(
     ("question", "thread", "wanted"), QUESTIONS, ids=[each[0] for each in QUESTIONS]
 )
-def test_a_section_that_answers_is_found(
-    question: str, thread: str, wanted: tuple[str, ...]
-) -> None:
+def test_an_answer_is_found(question: str, thread: str, wanted: tuple[str, ...]) -> None:
     """One of the first three sections that the search shows answers the question."""
     found = answers()[question][:3]
     assert any(place.startswith(wanted) for place in found), (thread, found)

@@ -94,7 +94,6 @@ def collected(project: Project, *options: str) -> list[str]:
     return [line for line in result.outlines if line.startswith("leafwise::")]
 
 
-@pytest.mark.slow
 def test_one_item_for_each_class_and_law(models: Project) -> None:
     """A plain run has the checks, behind the tests, in the order of the module."""
     result = models.run("--collect-only", "-q")
@@ -167,10 +166,7 @@ def test_node_ids_that_are_not_there(models: Project) -> None:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        (
-            "tox.ini",
-            "[pytest]\nleafwise_check =\n  mypkg.models\n  mypkg.models:Other\npythonpath=.",
-        ),
+        ("tox.ini", "[pytest]\nleafwise_check =\n mypkg.models\n mypkg.models:Other\npythonpath=."),
         ("pyproject.toml", '[tool.pytest]\nleafwise_check = ["mypkg.models"]\npythonpath = ["."]'),
     ],
 )
@@ -219,7 +215,6 @@ def test_a_class_that_cannot_be_built(models: Project) -> None:
     result.assert_outcomes(failed=1, deselected=4)
 
 
-@pytest.mark.slow
 def test_modules_that_cannot_be_imported(models: Project) -> None:
     """A broken module is an error that names it and its line; others go on."""
     models.write("mypkg/broken.py", "import math\nmath.nothing")
@@ -278,7 +273,6 @@ def test_without_hypothesis(models: Project) -> None:
     result.stdout.fnmatch_lines(["*pip install 'leafwise?testing?'*"])
 
 
-@pytest.mark.slow
 def test_the_last_failed(models: Project) -> None:
     """`--lf` runs the checks that failed, and nothing else."""
     models.write("pytest.ini", SETTINGS.replace("-p no:cacheprovider", ""))

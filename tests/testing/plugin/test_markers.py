@@ -305,17 +305,11 @@ def test_storms_are_counted_for_each_test(project: Project) -> None:
     result.stdout.fnmatch_lines(["*RetraceStormWarning: x has caused 8 traces of *"])
 
 
-# ------------------------------------------------------------------------------------- the fixture
-
-
 TITLE = "*- leafwise: what JAX traced and compiled -*"
 
 
 def test_a_failing_test_shows_its_log(project: Project) -> None:
-    """The report of a failed test has the events, their lines, and why; of many, some.
-
-    No code of leafwise is shown.
-    """
+    """A failed test shows events, their lines and why, of many some, and no code of ours."""
     result = project.test("""
         def test_it(leafwise_traces):
             step(jnp.ones(3))
