@@ -263,6 +263,16 @@ def test_bad_input() -> None:
         edits(specimens.Leafless(), kinds=["shape"])
 
 
+@pytest.mark.parametrize("cls", LIBRARIES)
+def test_exchange(cls: Any) -> None:
+    """One attribute differs, the rest are the same objects, and the original stays."""
+    x = made(cls)
+    changed = exchange(x, "n", 7)
+    assert (changed.n, x.n != 7, changed.w is x.w, type(changed)) == (7, True, True, cls)
+    assert jax.tree.structure(changed) != jax.tree.structure(x)
+    assert jax.tree.leaves(exchange(x, "w", 2.0))[0] == 2.0
+
+
 def test_caches_are_no_statics() -> None:
     """Of a class that declares nothing, what flatten leaves out is a cache, not a static."""
     frozen = flax.core.FrozenDict({"a": jnp.ones(2)})
