@@ -98,27 +98,6 @@ def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:
     assert {row["verdict"] for row in entry["rows"]} == {"ok"}
 
 
-TABLE = """
-import equinox as eqx
-
-class Table(eqx.Module):
-    w: jax.Array
-    table: jax.Array = eqx.field(static=True)
-"""
-
-
-@pytest.mark.slow
-def test_words_of_the_library(write: Write, check_all: Check) -> None:
-    """An array in a static field of equinox: it is to be dynamic, and nobody speaks of aux_data."""
-    laws = ("--law", "treedef-equality", "--law", "transformations")
-    outcome = check_all(write(TABLE), *laws, "--examples", "5")
-    assert outcome.code == 1
-    fix = "make `table` a dynamic field: drop `static=True`; or hold it as `lw.StaticArray`\n"
-    assert f"fix: {fix}" in outcome.out
-    assert "Traceback" not in outcome.out
-    assert "site-packages" not in outcome.out
-
-
 class Kind:
     """It compares by identity."""
 

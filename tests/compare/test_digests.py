@@ -274,15 +274,6 @@ def test_two_classes_of_one_name_in_a_tree() -> None:
     assert len({lw.digest(P(1, each)) for each in texts}) == 4
 
 
-def test_the_code_of_lambdas_is_not_compared() -> None:
-    """Two lambdas of one name have the same digest, unless they close over other values."""
-    one, other = (P(1.0, act) for act in (lambda x: x, lambda x: 2 * x))
-    assert jax.tree.structure(one) != jax.tree.structure(other)
-    assert lw.digest(one) == lw.digest(other)
-    slow, fast = (P(1.0, lambda x, by=by: by * x) for by in (1, 2))
-    assert lw.digest(slow) != lw.digest(fast)
-
-
 W = np.ones((3, 3), np.float32)
 
 

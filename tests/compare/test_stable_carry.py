@@ -118,18 +118,6 @@ def test_a_python_loop_finds_one_program(kind: str) -> None:
     assert jax.tree.all(jax.tree.map(lambda one, other: one is other, carry, carry_again))
 
 
-def test_changes_are_named_by_path() -> None:
-    """Each leaf of another type has its first difference, as `lw.diff` words it."""
-    start = State(np.ones(3, np.float32), 0.5, np.int32(0))
-    carry, changes = lw.stable_carry(jax.jit(train), start, jnp.ones(3))
-    assert str(changes) == (
-        "state.rate: weak type float32[] (Python scalar, weakly typed) -> float32[] (jax array)"
-    )
-    assert isinstance(carry, State)
-    assert carry.act == "relu"
-    assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(carry))
-
-
 def test_scan_and_while_take_what_they_refused() -> None:
     """A carry whose dtype the step changes is a TypeError in JAX, and none after stable_carry."""
     xs = jnp.ones(4)

@@ -32,12 +32,6 @@ def scaled(p: Params) -> Any:
 
 
 @pytest.mark.slow
-def test_claims_hold() -> None:
-    """True claims pass."""
-    check_recompilation(params, retrace_on={"act", "n"}, reuse_on={"lr", "w"}, settings=FEW)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("claims", "path", "words", "found"),
     [
