@@ -320,8 +320,6 @@ def test_output_goes_to_a_file(run: Callable[..., str], leafwise: Check, tmp_pat
     assert ",title=capture::capture rate: 2.0 -> 9.0%0A  step (" in shown
 
 
-# ------------------------------------------------------------------------ real runs
-
 SCRIPT = """
 import sys, jax, jax.numpy as jnp, numpy as np
 import leafwise as lw

@@ -120,9 +120,6 @@ def test_a_quick_loop(explained: Explained) -> None:
     assert not explained(script).get("first")
 
 
-# ------------------------------------------------------------------------ while XLA compiles
-
-
 def started(run: Runner, *options: str, **more: Any) -> Any:
     """Start a script whose compile takes minutes; return once XLA is at it."""
     script = run.write(LONG)
@@ -183,9 +180,6 @@ def test_a_folder_of_records(run: Runner) -> None:
     (finding,) = report["first"]
     assert finding["what"].startswith("XLA had not finished loss: ")
     assert (finding["place"], finding["runs"]) == ("script.py:9", 300)
-
-
-# ------------------------------------------------------------------------ --try
 
 
 @pytest.mark.nightly

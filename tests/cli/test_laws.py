@@ -295,9 +295,6 @@ def test_what_takes_long() -> None:
         assert law.message.rpartition(", as ")[2] == words
 
 
-# ----------------------------------------------------------------------------------------- planted
-
-
 def test_a_blind_prediction(write: Write, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
     """If all changes are predicted to reuse the program, each retrace is a mismatch."""
     explain = lw.types.Signature.explain

@@ -174,9 +174,6 @@ def law_of(cls: type, law: Law, **options: Any) -> tuple[str, ClassResult]:
     return report.laws[0].verdict, report
 
 
-# -------------------------------------------------------------------- a change of type only
-
-
 class Mode(enum.IntEnum):
     A = 0
     B = 1
@@ -201,9 +198,6 @@ def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: A
     assert rows["value"].verdict is CheckVerdict.OK
     if "type" in rows:
         assert rows["type"].verdict is CheckVerdict.WARNING
-
-
-# -------------------------------------------------------------------- the order of a dict
 
 
 def with_metadata(restore: Callable[[Any], Any]) -> Any:
@@ -237,9 +231,6 @@ def test_a_dict_comes_back_in_another_order() -> None:
     for other in others:
         with pytest.raises(LawViolation, match="metadata"):
             check_pytree(with_metadata(lambda drawn, new=other: sort(drawn) | new), laws=laws)
-
-
-# -------------------------------------------------------------------- what cannot be hashed
 
 
 class Unhashable:

@@ -95,9 +95,6 @@ def test_functions_treedefs_and_devices_have_digests() -> None:
     assert lw.digest(P(explicit_x)) != lw.digest(P(X))
 
 
-# ------------------------------------------------------------------------ classes
-
-
 def define(source: str) -> Any:
     """Run the definition of a class ``C``, and return the class."""
     names = {"__name__": __name__, "lw": lw, "Any": Any, "Callable": Callable, "P": PartitionSpec}
@@ -161,9 +158,6 @@ def test_a_class_counts_by_what_it_declares(kind: str) -> None:
     assert len(set(texts)) == len(texts)
 
 
-# ------------------------------------------------------------------------ refused
-
-
 def local_function(x: Any) -> Any:
     def inner() -> Any:
         return x
@@ -209,9 +203,6 @@ def test_all_are_named_at_once() -> None:
     ]
 
 
-# ------------------------------------------------------------------------ functions
-
-
 def with_default(k: Any) -> Any:
     return lambda x, k=k: x
 
@@ -244,9 +235,6 @@ def test_objects_by_content_count_by_attributes() -> None:
         (own, own, Plain(1.0)),
     ):
         assert lw.digest(P(X, f=one)) == lw.digest(P(X, f=same)) != lw.digest(P(X, f=other))
-
-
-# ------------------------------------------------------------------------ sets
 
 
 def test_the_order_of_a_set_is_in_the_ordered_description_alone() -> None:

@@ -60,9 +60,6 @@ def names_and_notes(text: str) -> list[str]:
     return [re.sub(r"^[│├└─ ]+|  +\d+ B$", "", line) for line in text.splitlines()]
 
 
-# ------------------------------------------------------------------ what is shown
-
-
 def test_every_library_shows_its_statics() -> None:
     """Statics of classes that JAX, leafwise or a user registered are marked as such."""
 
@@ -175,9 +172,6 @@ def test_nothing_is_read_or_moved() -> None:
     assert "4 TiB" in text
 
 
-# ------------------------------------------------------------------ bytes
-
-
 def test_bytes_add_up() -> None:
     """The bytes of a branch are the sum of its leaves' `nbytes`, at any depth that is drawn."""
     rng = np.random.default_rng(0)
@@ -218,9 +212,6 @@ def test_size_without_a_point_is_exact(nbytes: int, text: str) -> None:
     assert shown.endswith(f"  {text}")
 
 
-# ------------------------------------------------------------------ large and odd trees
-
-
 class Raises:
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -245,9 +236,6 @@ def test_values_cannot_spoil_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "\u202e" not in text
     assert "<Raises whose repr raises RuntimeError>" in wide
     assert all(len(line) <= 100 for line in wide.splitlines())
-
-
-# ------------------------------------------------------------------ text
 
 
 def test_terminal_decides_on_width(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -165,9 +165,6 @@ def test_the_table_has_no_other_rows() -> None:
     assert [line.split(" | ")[0].removeprefix("| ") for line in table[2:]] == list(CLAIMS)
 
 
-# --------------------------------------------------------------------------- the rest
-
-
 @pytest.mark.slow
 def test_the_tests_that_it_shows_pass() -> None:
     """What readers would copy into their tests passes."""

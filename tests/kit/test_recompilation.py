@@ -147,9 +147,6 @@ def test_bad_input() -> None:
         recompiles_only_on("x")(named).check()
 
 
-# ------------------------------------------------------------------ recompiles_only_on
-
-
 @lw.pytree
 class Config:
     lr: float
