@@ -131,25 +131,6 @@ class Pair(NamedTuple):
     b: float
 
 
-@jax.tree_util.register_pytree_with_keys_class
-class Hand:
-    """Written by hand, and right."""
-
-    def __init__(self, w: jax.Array, n: int = 1) -> None:
-        self.w = w
-        self.n = n
-
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((jax.tree_util.GetAttrKey("w"), self.w),), (type(self.n), self.n)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> "Hand":
-        self = object.__new__(cls)
-        (self.w,) = children
-        self.n = aux[1]
-        return self
-
-
 class ByHand:
     """Registered by hand, and right: subclasses name their children and their statics."""
 
@@ -174,6 +155,14 @@ class ByHand:
         vars(self).update(zip(cls.dynamic, children, strict=True))
         vars(self).update((name, value) for name, _, value in aux)
         return self
+
+
+class Hand(ByHand):
+    dynamic = ("w",)
+    static = ("n",)
+
+    def __init__(self, w: jax.Array, n: int = 1) -> None:
+        self.w, self.n = w, n
 
 
 arrays = st.integers(0, 3).map(lambda n: jnp.full(n % 3 + 1, float(n)))
