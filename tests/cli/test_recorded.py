@@ -5,6 +5,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.inside import html_page
 
 import leafwise as lw
 
-from .conftest import Explained
+from .conftest import Explained, program
 
 WIDTH = 91
 
@@ -617,6 +619,31 @@ class Settings:
 
 
 SCALE = 2.0
+
+
+STALE = """
+import jax, jax.numpy as jnp
+lr, table = 0.1, jnp.ones((600, 600))
+@jax.jit
+def step(x): return x * lr * table[0, 0]
+for _ in range(3):
+    step(1.0)
+    lr = lr / 2
+"""
+
+
+def test_captures_are_listed(reported: Any, tmp_path: Path) -> None:
+    """What functions capture, and each stale call, is in the report and on its page."""
+    report = reported(program(tmp_path, STALE)[1], checks_captures=True)
+    (captured,) = (row for row in report.captures if row.function == "step")
+    assert captured.nbytes == 600 * 600 * 4
+    assert {"lr", "table"} <= {row.name for row in captured.captures}
+    stale = [(row.name, row.before, row.after) for row in captured.stale]
+    assert stale == [("lr", "0.1", "0.05"), ("lr", "0.1", "0.025")]
+    page = re.sub("<[^>]+>", "", html_page(report))
+    assert "step captures" in page
+    assert "1.37 MiB of captured arrays" in page
+    assert "step used lr = 0.1, which was 0.05" in page
 
 
 def test_captures_are_of_the_users_code(explained: Explained) -> None:
