@@ -380,9 +380,6 @@ def test_one_fault_is_shown_once(write: Write, check_all: Check) -> None:
     assert "fix: convert nothing in flatten, and restore in unflatten" in alone
 
 
-# --------------------------------------------------------------------------- settings of a project
-
-
 THREE_LAWS = ("--law", "no-hidden-state", "--law", "key-paths", "--law", "post-init")
 
 

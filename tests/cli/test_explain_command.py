@@ -276,9 +276,6 @@ def test_records_are_not_enough_for_all_options(leafwise: Check, tmp_path: Path)
         assert done.err == f"leafwise explain: {words} needs a run: . is a folder of records\n"
 
 
-# --------------------------------------------------------------------------------------- notebooks
-
-
 IPYTHON = importlib.util.find_spec("IPython") is not None
 
 CELLS = (

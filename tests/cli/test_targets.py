@@ -354,9 +354,6 @@ def test_modules_that_are_not_to_blame(write: Write, check: Check) -> None:
     assert notes == [f"notes_package.{each}" for each in ("exits", "flags", "x")]
 
 
-# -------------------------------------------------------------------- classes that cannot be built
-
-
 @pytest.mark.parametrize(
     "value",
     ["text", object(), len, jax.ShapeDtypeStruct((3,), jnp.float32), np.array(["a"])],

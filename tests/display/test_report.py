@@ -251,9 +251,6 @@ def test_a_gradient_is_one_finding() -> None:
     assert [why.path for why, _ in found.reasons()] == ["x"]
 
 
-# -------------------------------------------------------------------------------------- the report
-
-
 def printed(given: Any, width: int = 80, *, terminal: bool = False) -> str:
     file = io.StringIO()
     console = Console(

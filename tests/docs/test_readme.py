@@ -26,8 +26,6 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
-# --------------------------------------------------------------------------- next to others
-
 runs: list[object] = []
 
 
@@ -236,9 +234,6 @@ def test_the_commands_of_a_checkout() -> None:
     command = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1]
     assert f"```sh\n{command}\n```" in README
     assert f"```sh\n{command.replace('-s tests', '-s demo')}\n```" in README
-
-
-# --------------------------------------------------------------------------------------- a release
 
 
 PROJECT = PYPROJECT["project"]

@@ -366,9 +366,6 @@ def test_annotations_without_values(annotation: Any, why: str) -> None:
     assert all(type(value) is int for value in drawn(of(annotation | int), 5))
 
 
-# --------------------------------------------------------------------------------- arrays and keys
-
-
 def test_the_usual_array() -> None:
     """Nothing said, most are float32 of up to three axes, others are met, and all are finite."""
     values = drawn(arrays(), 150)
