@@ -120,11 +120,13 @@ def test_a_quick_loop(explained: Explained) -> None:
     assert not explained(script).get("first")
 
 
-def started(run: Runner, *options: str, **more: Any) -> Any:
+EXPLAIN = "-m", "leafwise", "explain"
+
+
+def started(run: Runner, *command: str, own_session: bool = False, **variables: str) -> Any:
     """Start a script whose compile takes minutes; return once XLA is at it."""
-    script = run.write(LONG)
-    env = environment(TMPDIR=str(run.folder), **more.pop("env", {}))
-    process = run.popen("-m", "leafwise", "explain", *options, script, env=env, **more)
+    env = environment(TMPDIR=str(run.folder), **variables)
+    process = run.popen(*command, run.write(LONG), env=env, start_new_session=own_session)
     deadline = time.monotonic() + 120
     while not any('"compiling"' in each.read_text() for each in run.folder.rglob("rank*.jsonl")):
         assert process.poll() is None
@@ -136,7 +138,7 @@ def started(run: Runner, *options: str, **more: Any) -> Any:
 @pytest.mark.nightly
 def test_ctrl_c(run: Runner) -> None:
     """The first one says what XLA is at, the second one ends the program; the report is whole."""
-    process = started(run, "--output-format=json", "-o", "report.json", start_new_session=True)
+    process = started(run, *EXPLAIN, "--output-format=json", "-o", "report.json", own_session=True)
     os.killpg(process.pid, signal.SIGINT)
     seen = ""
     while "Ctrl-C again ends the program" not in seen:
@@ -155,7 +157,7 @@ def test_ctrl_c(run: Runner) -> None:
 @pytest.mark.nightly
 def test_sigterm_and_progress(run: Runner) -> None:
     """A scheduler's limit is met with a whole report; a line says after ten seconds what it is."""
-    process = started(run, "--progress")
+    process = started(run, *EXPLAIN, "--progress")
     line = process.stderr.readline()
     assert line.startswith("leafwise explain: script.py:9: XLA had not finished loss after 1")
     assert line.endswith("from this loop, which ran 300 times in one trace\n")
@@ -169,11 +171,7 @@ def test_sigterm_and_progress(run: Runner) -> None:
 @pytest.mark.nightly
 def test_a_folder_of_records(run: Runner) -> None:
     """Of a process that was killed the folder has the compile that it was at."""
-    records = run.folder / "records"
-    process = run.popen(run.write(LONG), env=environment(**{VARIABLE: str(records)}))
-    while not any('"compiling"' in each.read_text() for each in records.rglob("rank*.jsonl")):
-        assert process.poll() is None
-        time.sleep(0.2)
+    process = started(run, **{VARIABLE: str(run.folder / "records")})
     process.kill()
     process.communicate()
     _, report = run.report("records")

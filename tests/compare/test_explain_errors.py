@@ -46,7 +46,6 @@ def through_map() -> Any:
 
 
 CALLS = {"jvp": wrong, "jit": inside_jit, "map": through_map, "cause": from_cause}
-MODES = ["off", "remove_frames", "auto"]
 
 
 def plainly(call: Callable[[], Any]) -> BaseException:
@@ -94,7 +93,7 @@ def mode(request: pytest.FixtureRequest) -> Iterator[None]:
     jax.config.update("jax_traceback_filtering", before)
 
 
-@pytest.mark.parametrize("mode", MODES, indirect=True)
+@pytest.mark.parametrize("mode", ["off", "remove_frames", "auto"], indirect=True)
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
 def test_only_a_note_is_added(mode: None, call: Callable[[], Any]) -> None:
     """Type, message, traceback, cause and context are those without the block, in every mode."""

@@ -23,9 +23,6 @@ RECOMPILE, RETRACE, ERROR = Outcome.RECOMPILE, Outcome.RETRACE, Outcome.ERROR
 PLAIN = [Plain, Flax, Equinox, Jdc]
 
 
-confused = pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
-
-
 @pytest.mark.filterwarnings("ignore:A JAX array is being set as static")  # Equinox says it
 @pytest.mark.parametrize(
     ("cls", "one", "other"),
@@ -47,7 +44,7 @@ def test_equal_statics_of_other_libraries_are_marked(cls: Any, one: Any, other: 
     assert [reason.path for reason in seen.predicted.unsound] == ["args[0].n"]
 
 
-@confused
+@pytest.mark.parametrize(("one", "other"), EQUAL.values(), ids=EQUAL)
 def test_leafwise_statics_retrace(one: Any, other: Any) -> None:
     """A leafwise class gives each of two such values its own program, as predicted."""
     seen = two_calls(call(Slotted(ones(3), one)), call(Slotted(ones(3), other)))

@@ -2,6 +2,7 @@
 
 import gc
 import io
+import itertools
 import json
 import re
 import weakref
@@ -117,15 +118,7 @@ VALUES: dict[str, Any] = {
     "weak float[2]": jnp.full(2, 0.5),
     "bool[2]": jnp.ones(2, bool),
 }
-_SCALARS = [name for name in VALUES if "[" not in name]
-_ARRAYS = [name for name in VALUES if "[" in name]
-PAIRS = [
-    (one, other)
-    for names in (_SCALARS, _ARRAYS)
-    for one in names
-    for other in names
-    if one != other
-]
+PAIRS = [pair for pair in itertools.permutations(VALUES, 2) if len({"[" in it for it in pair}) == 1]
 
 
 def fixed(code: str, x: Any) -> Any:

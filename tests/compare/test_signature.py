@@ -27,11 +27,7 @@ def function(x: Any) -> Any:
     return x
 
 
-WITH_STATICS = [Slotted, Flax, Equinox, Plain, Jdc]
-classes = pytest.mark.parametrize("cls", WITH_STATICS, ids=lambda cls: cls.__name__)
-
-
-@classes
+@pytest.mark.parametrize("cls", [Slotted, Flax, Equinox, Plain, Jdc])
 def test_classes_statics_and_leaves_by_path(cls: Any) -> None:
     """Class, static fields and leaves of an instance stand under its path, and deeper."""
     inner = cls(jnp.ones(2), "inner")
