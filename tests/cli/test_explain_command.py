@@ -398,10 +398,7 @@ for cell in (
 @pytest.mark.nightly
 @pytest.mark.skipif(not IPYTHON, reason="needs IPython")
 def test_the_cell_magic(run: Runner) -> None:
-    """`%%explain` tells of its own cell only, by its number and lines, and can be unloaded.
-
-    `%explain` does so for a line; in a notebook it is HTML.
-    """
+    """`%%explain` tells of its own cell, `%explain` of a line, in HTML; both can be unloaded."""
     done = run.run(run.write(textwrap.dedent(MAGIC)))
     assert done.returncode == 0, done.stderr
     before, defined, after = done.stdout.partition("defined")

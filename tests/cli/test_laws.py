@@ -223,10 +223,7 @@ def test_limits_are_of_the_processor() -> None:
 def test_signals(
     monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check, number: signal.Signals
 ) -> None:
-    """What was found so far is reported, and that there is more; the exit code names the signal.
-
-    A second one, as `timeout` sends it, is ignored.
-    """
+    """What was found is reported, and that there is more; the exit code names the first signal."""
     real = run_module.check_class
     seen: list[str] = []
 

@@ -387,10 +387,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_no_answer_becomes_stale(run: Runner, name: str) -> None:
-    """A function that reads what changes stays in the loop, though the output would be the same.
-
-    The other one is moved, but `--write` leaves that to the user if no output was compared.
-    """
+    """What reads a value that changes stays in the loop; the rest moves, if output is compared."""
     tables, rate, grow, printed = CHANGES[name]
     run.write(TABLES, "tables.py")
     text = STALE.format(tables=tables, rate=rate, grow=grow, printed=printed)
@@ -542,10 +539,7 @@ ENDS = {
 
 @pytest.mark.parametrize("name", ENDS)
 def test_how_it_goes_on(counted: Tried, name: str) -> None:
-    """One program for several rounds differently, which is not a change; all else is.
-
-    An edit is not credited with what an earlier run left on disk, nor with other first compiles.
-    """
+    """Rounding is not a change, all else is; no edit is credited with what another run left."""
     end, verdict = ENDS[name]
     report, text = counted(
         "import os, time, jax, jax.numpy as jnp\n"

@@ -34,10 +34,7 @@ def test_over_the_budget(project: Project) -> None:
 
 
 def test_whose_events_count(project: Project) -> None:
-    """`of` is a name or a function; operations of JAX itself count if they are handed over.
-
-    What threads of a test do counts, and not what fixtures do before and after it.
-    """
+    """`of` is a name, a function or an operation; threads of a test count, its fixtures do not."""
     result = project.test("""
         import threading
 
