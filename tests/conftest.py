@@ -42,8 +42,6 @@ for profile, options in PROFILES.items():
     hypothesis.settings.register_profile(profile, parent, **options, **COMPILES)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or "ci")
 
-# --------------------------------------------------------------------------- kinds
-
 TESTS = Path(__file__).parent
 # The kind of all tests in a folder or file. Other folders are wings, whose tests are unit tests
 # where no `pytestmark` says otherwise.
@@ -56,13 +54,9 @@ KINDS = {
     # `leafwise check` tries classes on many examples, too.
     **dict.fromkeys(
         (
-            "cli/test_annotations.py",
             "cli/test_check_fixes_applied.py",
-            "cli/test_conventions.py",
+            "cli/test_classes.py",
             "cli/test_laws.py",
-            "cli/test_libraries.py",
-            "cli/test_not_built.py",
-            "cli/test_planted.py",
             "cli/test_targets.py",
             "cli/test_warnings.py",
         ),
@@ -176,8 +170,6 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
-# --------------------------------------------------------------------------- compilation
-
 _compile: Any = getattr(compiler, "backend_compile_and_load", None)
 _COMPILED: dict[Any, Any] = {}
 
@@ -198,8 +190,6 @@ def _compile_once(backend: Any, module: Any, devices: Any, options: Any, callbac
 
 if _compile and os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":  # not at night
     compiler.backend_compile_and_load = _compile_once
-
-# --------------------------------------------------------------------------- budget
 
 BUDGET = 1.0  # seconds of CPU that a test may take, its processes included, if it is not `slow`
 # Where it is held: what a second is worth, and which test pays for a late import, varies.

@@ -1,22 +1,34 @@
 """Running `leafwise check` in this process, and leaving the process as it was."""
 
 import dataclasses
-import html
 import importlib
 import itertools
 import json
-import os
-import re
-import subprocess
 import sys
 import textwrap
+import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
-from tests.kit.inside import Process, Record, Recorder, from_json, make_report, to_json
+from tests.kit.inside import (
+    CheckOptions,
+    CheckTarget,
+    ClassResult,
+    FieldChange,
+    Process,
+    Record,
+    Recorder,
+    check_class,
+    from_json,
+    make_report,
+    to_json,
+)
+from tests.kit.processes import Runner
 
+import leafwise as lw
+from leafwise.testing import Law
 from leafwise_cli import main
 
 HEADER = """\
@@ -85,51 +97,43 @@ Check: TypeAlias = Callable[..., Outcome]
 Explained: TypeAlias = Callable[..., Any]
 
 
-Done = subprocess.CompletedProcess[str]
+FIELDS = CheckOptions(laws=())
 
 
-class Runner:
-    """Runs scripts in a folder of their own, by `python` and by `leafwise explain`."""
+def report_of(cls: type, options: CheckOptions = FIELDS, **known: Any) -> ClassResult:
+    """Change the fields of one class."""
+    return check_class(CheckTarget(cls, f"here:{cls.__qualname__}"), options, **known)
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
 
-    def write(self, script: str, name: str = "script.py") -> str:
-        file = self.folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(textwrap.dedent(script), encoding="utf-8")
-        return name
+def laws_of(
+    cls: type, *laws: Law, examples: int = 5, warnings_as_errors: bool = False, **known: Any
+) -> ClassResult:
+    """Try laws on one class."""
+    options = CheckOptions(
+        laws=laws, fields=False, examples=examples, warnings_as_errors=warnings_as_errors
+    )
+    return report_of(cls, options, **known)
 
-    def popen(self, *arguments: str, options: tuple[str, ...] = (), **more: Any) -> Any:
-        return subprocess.Popen(
-            [sys.executable, *options, *arguments],
-            cwd=self.folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            **{"env": {**os.environ, "COLUMNS": "120"}, **more},
-        )
 
-    def run(self, *arguments: str, **more: Any) -> Done:
-        with self.popen(*arguments, **more) as process:
-            out, err = process.communicate("a line\n", timeout=300)
-        return Done(arguments, process.returncode, out, err)
+def with_field(annotation: Any, module: str, *default: Any) -> ClassResult:
+    """Check a class with one field of that annotation, and maybe a default."""
+    body: dict[str, Any] = {"__annotations__": {"it": annotation}, "__module__": module}
+    if default:
+        (body["it"],) = default
+    return report_of(lw.pytree(type("Asked", (), body)))
 
-    def both(self, *arguments: str, **more: Any) -> tuple[Done, Done]:
-        plain = self.run(*arguments, **more)
-        return plain, self.explain(*arguments, **more)
 
-    def explain(self, *arguments: str, **more: Any) -> Done:
-        return self.run("-m", "leafwise", "explain", *arguments, **more)
+def kinds(report: ClassResult, field: str = "it") -> dict[str, FieldChange]:
+    """Return the rows of one field by kind; a kind comes once."""
+    rows = [row for row in report.rows if row.field == field]
+    found = {row.kind: row for row in rows}
+    assert len(found) == len(rows)
+    return found
 
-    def report(self, *arguments: str, **more: Any) -> tuple[Done, dict[str, Any]]:
-        """Return the report as JSON, too, and the text of its page with standard error."""
-        files = "-o", "report.json", "--html", "report.html"
-        done = self.explain(JSON, *files, *arguments, **more)
-        page = (self.folder / "report.html").read_text(encoding="utf-8")
-        done.stderr += html.unescape(re.sub("<[^>]+>", "", page))
-        return done, json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+
+def verdicts(report: ClassResult) -> dict[tuple[str, str], str]:
+    """Return the verdicts by field and kind."""
+    return {(row.field, row.kind): str(row.verdict) for row in report.rows}
 
 
 @pytest.fixture(autouse=True)
@@ -164,6 +168,16 @@ def write(tmp_path: Path) -> Callable[..., str]:
         return str(path.relative_to(tmp_path))
 
     return write_module
+
+
+def program(folder: Path, code: str) -> tuple[str, Callable[[], None]]:
+    """Write a module; return its file, and what runs it in this process."""
+    name = f"program_{next(_NUMBERS)}"
+    module = sys.modules[name] = types.ModuleType(name)
+    module.__file__ = str(folder / f"{name}.py")
+    Path(module.__file__).write_bytes(code.encode())
+    compiled = compile(code, module.__file__, "exec")
+    return module.__file__, lambda: exec(compiled, vars(module))  # noqa: S102  # ours
 
 
 @pytest.fixture
@@ -204,23 +218,25 @@ def explained(reported: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def recorded(script: Callable[[], Any], **options: Any) -> list[dict[str, Any]]:
+    """Return the records of what a function does."""
+    records: list[dict[str, Any]] = []
+    recorder = Recorder(lambda **record: records.append(record), **options)
+    recorder.start()
+    try:
+        script()
+    finally:
+        recorder.note_audit()
+        recorder.stop()
+    return records
+
+
 @pytest.fixture
 def reported() -> Callable[..., Any]:
     """Return the report on what a function does."""
 
     def run(script: Callable[[], Any], **options: Any) -> Any:
-        records: list[dict[str, Any]] = []
-
-        def write(**record: Any) -> None:
-            records.append(record)
-
-        recorder = Recorder(write, **options)
-        recorder.start()
-        try:
-            script()
-        finally:
-            recorder.note_audit()
-            recorder.stop()
-        return make_report([Process(1, from_json(list[Record], records))], None, "script.py", 0.0)
+        process = Process(1, from_json(list[Record], recorded(script, **options)))
+        return make_report([process], None, "script.py", 0.0)
 
     return run

@@ -102,27 +102,6 @@ def test_the_audit_names_both_values(explained: Explained) -> None:
 rate = 0.5
 
 
-def test_the_audit_finds_stale_captures(explained: Explained) -> None:
-    """A captured value that changed is named, with both values."""
-
-    def script() -> None:
-        global rate  # noqa: PLW0603  # what the audit is to find
-        scaled = jax.jit(lambda x: x * rate)
-        scaled(1.0)
-        rate = 0.25
-        try:
-            for _ in range(2):
-                scaled(1.0)
-        finally:
-            rate = 0.5
-
-    found = audited(explained, script)["found"]
-    assert sum(each["times"] for each in found) == 2
-    assert {each["what"] for each in found} == {
-        "<lambda> answered for `rate=0.5`, which is 0.25 now"
-    }
-
-
 def test_a_value_that_an_inner_function_read_before(explained: Explained) -> None:
     """It is part of each program that takes the earlier trace up, with its value at that trace."""
 

@@ -167,7 +167,7 @@ def test_a_hash_that_is_kept(write: Write) -> None:
 
 
 # The library, the laws that it breaks, and a class of it.
-OF_LIBRARIES = """\
+LIBRARIES = """\
 # jax: static-types aux-data-hash post-init distinct-classes
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass
@@ -207,11 +207,11 @@ class P:
     n: jdc.Static[int] = 2
 """
 if jax.__version_info__ < (0, 10):  # which compares the classes, too
-    OF_LIBRARIES = OF_LIBRARIES.replace(" distinct-classes", "")
+    LIBRARIES = LIBRARIES.replace(" distinct-classes", "")
 _SECTION = re.compile(r"# (.*): ?(.*)\n((?:[^#].*\n)*)")
 
 
-@pytest.mark.parametrize(("library", "laws", "code"), _SECTION.findall(OF_LIBRARIES))
+@pytest.mark.parametrize(("library", "laws", "code"), _SECTION.findall(LIBRARIES))
 def test_what_a_library_does_not_promise(library: str, laws: str, code: str, write: Write) -> None:
     """It is a warning in words of the library, and a failure with `--warnings-as-errors`."""
     (*_, target) = find_targets([write(TOOLS + code)]).targets
@@ -229,11 +229,7 @@ def test_what_a_library_does_not_promise(library: str, laws: str, code: str, wri
 
 @pytest.mark.parametrize(
     ("library", "law", "code"),
-    [
-        (name, law, each)
-        for name, laws, each in _SECTION.findall(OF_LIBRARIES)
-        for law in laws.split()
-    ],
+    [(name, law, each) for name, laws, each in _SECTION.findall(LIBRARIES) for law in laws.split()],
 )
 def test_in_the_spelling_of_leafwise(library: str, law: str, code: str, write: Write) -> None:
     """The class is declared as is said, or its static is of a type that has a hash."""

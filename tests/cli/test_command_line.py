@@ -1,4 +1,4 @@
-"""The command line: exit codes, JSON, help, a process of its own, and what is printed."""
+"""The command line and `pyproject.toml`: exit codes, JSON, help, processes, and what is printed."""
 
 import dataclasses
 import io
@@ -22,10 +22,11 @@ from tests.kit.inside import (
     FieldChange,
     LawResult,
 )
+from tests.kit.processes import Runner
 
 import leafwise as lw
 
-from .conftest import GOOD, JSON, NOT_BUILT, Check, Outcome, Write
+from .conftest import BROKEN, GOOD, JSON, NOT_BUILT, Check, Outcome, Write
 
 # Without some packages.
 WITHOUT = """
@@ -36,35 +37,16 @@ sys.exit(main({argv}))
 """
 
 
-def run(*argv: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-    """Run Python on `argv`, with a plain environment."""
-    names = ("FORCE_COLOR", "NO_COLOR", "COLUMNS", "JAX_ENABLE_X64")
-    plain = {name: value for name, value in os.environ.items() if name not in names}
-    return subprocess.run(
-        [sys.executable, *argv],
-        env=plain | environment,
-        capture_output=True,
-        encoding="utf-8",
-        check=False,
-        timeout=120,
-    )
-
-
 def test_exit_code_0(write: Write, check: Check) -> None:
-    """All as promised: 0, and the last line says so, in a file with -o; no standard error."""
+    """All as promised: 0, and the last line says so, in a file with -o, or nothing with -q."""
     outcome = check(file := write(GOOD))
     assert outcome.code == 0
     assert outcome.out.rstrip().splitlines()[-1] == "1 class, 6 changes: all as promised"
     assert not outcome.err
+    assert check(file, "--quiet") == Outcome(0, "", "")
     assert check(file, "-o", "report") == Outcome(0, "", "")
     assert Path("report").read_text(encoding="utf-8") == outcome.out
     assert check(file, "-o", "no/report").code == 2
-
-
-def codes(run: Check, *arguments: str) -> set[int]:
-    """Return the exit codes: the process's, and that in the document."""
-    outcome = run(*arguments, JSON)
-    return {outcome.code, outcome.document["exit_code"]}
 
 
 def test_exit_code_3(write: Write, check: Check) -> None:
@@ -72,8 +54,12 @@ def test_exit_code_3(write: Write, check: Check) -> None:
     file = write(NOT_BUILT + GOOD)
     outcome = check(file)
     assert outcome.code == 3
-    assert codes(check, file) == {3}
-    assert codes(check, file, "--allow-unchecked") == {0}
+    for options, code in (([], 3), (["--allow-unchecked"], 0)):
+        as_json = check(file, *options, JSON)
+        assert as_json.code == as_json.document["exit_code"] == code
+    quiet = check(file, "-q").out
+    assert "Good" not in quiet
+    assert "NotBuilt" in quiet
     assert "not checked" in outcome.out
     last = outcome.out.rstrip().splitlines()[-1]
     assert last.startswith("2 classes, 6 changes")
@@ -130,9 +116,9 @@ finally:
         (["explain", "--help"], "usage: leafwise explain [options] (SCRIPT | NOTEBOOK | -m"),
     ],
 )
-def test_help_imports_nothing_heavy(argv: list[str], words: str) -> None:
+def test_help_imports_nothing_heavy(run: Runner, argv: list[str], words: str) -> None:
     """Help and version load neither JAX nor the parts of leafwise: they answer at once."""
-    done = run("-c", LIGHT.format(argv=argv))
+    done = run.run("-c", LIGHT.format(argv=argv))
     assert (done.returncode, done.stderr) == (0, "[]\n")
     assert done.stdout.startswith(words)
 
@@ -154,15 +140,6 @@ def test_json_is_the_record(write: Write, check: Check) -> None:
     assert (last["field"], last["kind"], last["verdict"]) == ("n", "type", "ok")
 
 
-@pytest.mark.parametrize("verbose", ["print('loading')\n", ""])
-def test_json_alone_on_standard_output(verbose: str, write: Write, check: Check) -> None:
-    """What a module or a constructor prints does not spoil the JSON."""
-    source = verbose + GOOD + "\n    def __post_init__(self) -> None:\n        print('building')\n"
-    outcome = check(write(source), JSON)
-    assert outcome.document["exit_code"] == 0
-    assert "building" in outcome.err
-
-
 LOUD = """
 import atexit, ctypes, os, sys
 atexit.register(print, "the end")
@@ -177,11 +154,11 @@ def write_all():
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="`puts` is in a library of another name there")
-def test_the_report_alone_is_written_to_descriptor_1(write: Write) -> None:
+def test_the_report_alone_is_written_to_descriptor_1(run: Runner, write: Write) -> None:
     """What commands, C code and children write there is on standard error; it may be closed."""
     file = write(LOUD + GOOD + "\n    def __post_init__(self) -> None:\n        write_all()\n")
     command = ["-m", "leafwise", "check", "--fields", file]
-    done = run(*command, JSON)
+    done = run.run(*command, JSON)
     assert json.loads(done.stdout)["exit_code"] == done.returncode == 0
     assert all(word in done.stderr for word in ("a command", "a module", "C code", "Python", "end"))
     closed = ["sh", "-c", 'exec "$@" >&-', "sh", sys.executable, *command, "-o", "report"]
@@ -191,32 +168,15 @@ def test_the_report_alone_is_written_to_descriptor_1(write: Write) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("names", [["rich"], ["hypothesis"], ["hypothesis", "rich"]])
-def test_without_the_extra(names: list[str], write: Write) -> None:
+def test_without_the_extra(run: Runner, names: list[str], write: Write) -> None:
     """Without rich or Hypothesis the message names the extra; there is no traceback."""
     file = write(GOOD)
-    done = run("-c", WITHOUT.format(names=names, argv=["check", file]))
+    done = run.run("-c", WITHOUT.format(names=names, argv=["check", file]))
     assert (done.returncode, done.stdout) == (2, "")
     assert "leafwise[cli]" in done.stderr
     for name in ("hypothesis", "rich"):
         assert (name in done.stderr) is (name in names)
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.nightly
-def test_as_a_module(write: Write, tmp_path: Path) -> None:
-    """``python -m leafwise`` is the command; away from a terminal it is plain and quiet.
-
-    And it leaves nothing behind in the working directory.
-    """
-    file = write(
-        "@lw.pytree\nclass P:\n    x: jax.Array\n    n: lw.Static[str]\n    m: lw.Static[bytes]\n"
-    )
-    before = {path.name for path in tmp_path.iterdir()}
-    done = run("-m", "leafwise", "check", "--fields", file)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "\x1b" not in done.stdout
-    assert "all as promised" in done.stdout
-    assert {path.name for path in tmp_path.iterdir()} - {"__pycache__"} == before
 
 
 # Everything here once came out in another way in another process.
@@ -242,13 +202,17 @@ class Length:
 
 @pytest.mark.nightly
 @pytest.mark.slow
-def test_the_same_in_every_process(write: Write) -> None:
-    """Two processes with different hash seeds print the same, addresses and all."""
-    command = ("-m", "leafwise", "check", "--fields", write(RESTLESS), JSON)
-    first, second = (run(*command, PYTHONHASHSEED=seed) for seed in ("1", "2"))
+def test_the_same_in_every_process(run: Runner, write: Write) -> None:
+    """Processes with different hash seeds print the same, plain, and leave nothing behind."""
+    command = ("-m", "leafwise", "check", "--fields", "-v", write(RESTLESS))
+    before = {path.name for path in run.folder.iterdir()}
+    seeds = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "12"]
+    first, second = (run.run(*command, env=seed) for seed in seeds)
     assert (first.returncode, first.stderr) == (0, "")
     assert first.stdout == second.stdout
-    assert "0x" not in first.stdout
+    assert "all as promised" in first.stdout
+    assert not re.search("0x|\x1b", first.stdout)
+    assert {path.name for path in run.folder.iterdir()} - {"__pycache__"} == before
 
 
 @pytest.mark.parametrize("option", ["--quiet", JSON, "-v"])
@@ -282,32 +246,6 @@ class Loud:
         warnings.simplefilter("always")
         assert check(write(source)).code == 0
     assert {str(each.message) for each in caught} == {"of the module"}
-
-
-@pytest.mark.slow
-def test_quiet_shows_what_is_wrong_alone(write: Write, check: Check) -> None:
-    """With `--quiet` nothing is printed if all is well; else what is wrong."""
-    good = check(write(GOOD), "--quiet")
-    assert (good.code, good.out) == (0, "")
-    bad = check(write(GOOD + NOT_BUILT), "-q")
-    assert bad.code == 3
-    assert "Good" not in bad.out
-    assert "NotBuilt" in bad.out
-
-
-def test_where_an_import_fails(write: Write, check: Check) -> None:
-    """The last line of the user's own code ends the message, in the file itself or behind it."""
-    deep = write("def load():\n    raise RuntimeError('no display')\n", "behind_import.py")
-    for source, line, place in (
-        ("x = 1\nimport nonexist\n", 6, ""),
-        ("import behind_import\nbehind_import.load()\n", 6, deep),
-        ("import os\nos.makedirs('')\n", 6, ""),  # in `<frozen os>`
-        ("jnp.zeros(2) + jnp.zeros(3)\n", 5, ""),
-    ):
-        file = write(source)
-        outcome = check(file)
-        assert outcome.code == 2
-        assert outcome.err.rstrip().endswith(f", at {place or file}:{line}")
 
 
 ROWS = (
@@ -411,13 +349,11 @@ class Two(Base): ...
 class Own(Base):
     def tree_flatten(self): return (self.x,), None
 """)
-    text = check_all(file, "--law", "static-values").out
-    assert text.count("broken: law static-values") == 3
-    assert (
-        f"broken: law static-values  as shown for {file}:One: both have Base.tree_flatten" in text
-    )
-    assert text.count("Base.tree_flatten") == 1
-    assert text.count("breaks the law static-values") == 2
+    out = check_all(file, "--law", "static-values").out
+    assert out.count("broken: law static-values") == 3
+    assert f"broken: law static-values  as shown for {file}:One: both have Base.tree_flatten" in out
+    assert out.count("Base.tree_flatten") == 1
+    assert out.count("breaks the law static-values") == 2
 
 
 SWAPPED = """
@@ -442,3 +378,86 @@ def test_one_fault_is_shown_once(write: Write, check_all: Check) -> None:
     assert "\n  also breaks: identity-map, any-leaf\n" in outcome.out
     alone = check_all(write(SWAPPED), "--law", "any-leaf", "--examples", "5").out
     assert "fix: convert nothing in flatten, and restore in unflatten" in alone
+
+
+THREE_LAWS = ("--law", "no-hidden-state", "--law", "key-paths", "--law", "post-init")
+
+
+def settings(lines: str, folder: str = ".") -> None:
+    """Write the settings of a project."""
+    head = "" if lines.startswith("[") else "[tool.leafwise]\n"
+    Path(folder, "pyproject.toml").write_text(f"{head}{lines}\n", encoding="utf-8")
+
+
+def laws_of(outcome: Outcome) -> list[str]:
+    """Return the laws that were tried on the first class."""
+    return [law["law"] for law in outcome.document["classes"][0]["laws"]]
+
+
+def test_without_a_law(write: Write, check_all: Check) -> None:
+    """Laws that are named are not tried, and no unknown one is taken for one."""
+    file = write(BROKEN)
+    outcome = check_all(file, *THREE_LAWS, "--without", "no-hidden-state", "--output-format=json")
+    assert (outcome.code, laws_of(outcome)) == (0, ["key-paths", "post-init"])
+    outcome = check_all(file, "--law", "copies", "--without", "copies")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "no law is left" in outcome.err
+    outcome = check_all(file, "--without", "keypaths")
+    assert outcome.code == 2
+    assert "--without: there is no law 'keypaths' (did you mean 'key-paths'?)" in outcome.err
+
+
+def test_settings_of_the_project(
+    write: Write, check_all: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """They are found from below, stand for the options, and the command line adds to them."""
+    file = write(GOOD)
+    settings(f'targets = ["{file}"]\nwithout = ["key-paths"]\nexamples = 2')
+    outcome = check_all(*THREE_LAWS, "--output-format=json")
+    assert (outcome.code, laws_of(outcome)) == (0, ["post-init", "no-hidden-state"])
+    (tmp_path / "sub" / "deeper").mkdir(parents=True)
+    (tmp_path / "sub" / "pyproject.toml").write_text("[project]\nname = 'it'\n")
+    monkeypatch.chdir(tmp_path / "sub" / "deeper")
+    outcome = check_all(*THREE_LAWS, "--output-format=json", "--without", "post-init")
+    assert (outcome.code, laws_of(outcome)) == (0, ["no-hidden-state"])
+    other = write(GOOD.replace("Good", "Other"))
+    outcome = check_all(str(tmp_path / other), *THREE_LAWS, "--output-format=json")
+    assert outcome.names == ["Other"], "targets of the command line alone"
+
+
+def test_strategies_of_the_project(write: Write, check: Check) -> None:
+    """They stand in files of their own, which are imported first; what is missing may be."""
+    file = write(NOT_BUILT)
+    settings("allow-unchecked = true")
+    assert check(file).code == 0
+    settings(f'targets = ["{file}"]\nstrategies = ["tests/strategies.py"]')
+    assert "tests/strategies.py: there is no such file" in check().err
+    code = f"import hypothesis.strategies as st\nfrom {file[:-3]} import NotBuilt, Opaque\n"
+    write(f"{code}st.register_type_strategy(Opaque, st.just(object))", "tests/strategies.py")
+    assert check().code == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (
+            "strict = true",
+            "unknown setting 'strict'; the settings are targets, strategies, without, examples,",
+        ),
+        ("examples = 0", "argument --examples: '0' is not a number, 1 or more"),
+        ("examples = true", "examples takes a number, got True"),
+        ("allow-unchecked = 'yes'", "allow-unchecked takes true or false, got 'yes'"),
+        ("targets = 'model'", "targets takes a list of strings, got 'model'"),
+        ("without = ['zzz']", "--without: there is no law 'zzz'"),
+        ("examples =", "pyproject.toml"),
+        (f"examples = {'[' * 9999}", "pyproject.toml: "),
+        ("[tool]\nleafwise = 3", "pyproject.toml: tool.leafwise takes a table, got 3"),
+    ],
+)
+def test_wrong_settings(lines: str, words: str, write: Write, check_all: Check) -> None:
+    """A key or a value that means nothing is refused by its name, and nothing is run."""
+    settings(lines)
+    outcome = check_all(write("raise ValueError('was run')") if "zzz" not in lines else "json")
+    assert (outcome.code, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert "Traceback" not in outcome.err

@@ -1,23 +1,35 @@
-"""`leafwise compare` says why a second run compiled other programs, or missed the cache."""
+"""`leafwise compare` says why a second run compiled other programs, or missed the cache.
+
+And what a report as JSON keeps of each program.
+"""
 
 import functools
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.inside import (
+    Compile,
+    LoweredRecord,
+    compiles,
+    from_json,
+    packed,
+    program_recorder,
+    read_program,
+    unpacked,
+)
+from tests.kit.processes import Runner
 
 import leafwise as lw
 
-from .conftest import JSON, Explained, Outcome
+from .conftest import JSON, Check, Explained
 
-Leafwise = Callable[..., Outcome]
 X = np.ones(3, np.float32)
 SETTINGS: dict[str, Any] = {}
 
@@ -67,7 +79,7 @@ def run(explained: Explained, tmp_path: Path) -> Callable[..., str]:
     return make
 
 
-def compared(leafwise: Leafwise, *files: str) -> dict[str, Any]:
+def compared(leafwise: Check, *files: str) -> dict[str, Any]:
     """Return what differs, and check the exit code."""
     outcome = leafwise("compare", JSON, *files)
     assert outcome.code == bool(outcome.document["causes"])
@@ -75,20 +87,25 @@ def compared(leafwise: Leafwise, *files: str) -> dict[str, Any]:
     return outcome.document
 
 
-def causes(leafwise: Leafwise, *files: str) -> dict[tuple[str, str], tuple[str, str]]:
+def causes(leafwise: Check, *files: str) -> dict[tuple[str, str], tuple[str, str]]:
     """Return both values by kind and path."""
     found = compared(leafwise, *files)["causes"]
     return {(each["kind"], each["path"]): (each["before"], each["after"]) for each in found}
 
 
-def test_nothing_differs(run: Callable[..., str], leafwise: Leafwise) -> None:
-    """Two equal runs: one line, and exit code 0."""
+def test_nothing_differs(run: Callable[..., str], leafwise: Check) -> None:
+    """Two equal runs, whatever JAX logs: one line, and exit code 0."""
     first = run()
     REPORTS.clear()
     second = run()
     outcome = leafwise("compare", first, second)
     assert outcome.out == f"{first} -> {second}: nothing differs, in 2 programs\n"
     assert (outcome.code, outcome.err) == (0, "")
+    for path, value in (
+        (("environment", "JAX_LOG_COMPILES"), "1"),
+        (("config", "jax_log_compiles"), 7),
+    ):
+        assert causes(leafwise, first, run(edited("processes", 0, *path, value=value))) == {}
 
 
 DIFFERENT = {
@@ -99,7 +116,7 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("name", DIFFERENT)
-def test_an_input_differs(run: Callable[..., str], leafwise: Leafwise, name: str) -> None:
+def test_an_input_differs(run: Callable[..., str], leafwise: Check, name: str) -> None:
     """A static, a capture or a dtype is named by path with both values, and nothing else is."""
     settings, kind, path, values = DIFFERENT[name]
     files = run(), run(**settings)
@@ -109,7 +126,7 @@ def test_an_input_differs(run: Callable[..., str], leafwise: Leafwise, name: str
     assert [each.partition(" ")[0] for each in cause["programs"]] == ["step"]
 
 
-def test_the_operations_differ(run: Callable[..., str], leafwise: Leafwise) -> None:
+def test_the_operations_differ(run: Callable[..., str], leafwise: Check) -> None:
     """Where all inputs agree, the first operation that differs is shown with its line."""
     found = causes(leafwise, run(), run(hidden=3.0))
     ((kind, path), (before, after)) = next(iter(found.items()))
@@ -142,9 +159,7 @@ OF_THE_RUN = {
 
 
 @pytest.mark.parametrize("cause", OF_THE_RUN)
-def test_the_run_differs(
-    run: Callable[..., str], leafwise: Leafwise, cause: tuple[str, str]
-) -> None:
+def test_the_run_differs(run: Callable[..., str], leafwise: Check, cause: tuple[str, str]) -> None:
     """Versions, variables, configuration and devices are compared once for all programs."""
     *way, value = OF_THE_RUN[cause]
     found = compared(leafwise, run(), run(edited("processes", 0, *way, value=value)))
@@ -153,15 +168,6 @@ def test_the_run_differs(
     other = run(edited("processes", 0, *way, value=value), rate=3.0)
     found = compared(leafwise, run(), other)["causes"]
     assert [[each.split()[0] for each in cause["programs"]] for cause in found] == [["step"]] * 2
-
-
-def test_what_only_logs_does_not_differ(run: Callable[..., str], leafwise: Leafwise) -> None:
-    """Options and variables that change what JAX says are no difference."""
-    found = [
-        edited("processes", 0, "environment", "JAX_LOG_COMPILES", value="1"),
-        edited("processes", 0, "config", "jax_log_compiles", value=7),
-    ]
-    assert [causes(leafwise, run(), run(each)) for each in found] == [{}, {}]
 
 
 def cached(
@@ -177,8 +183,8 @@ def cached(
     return edit
 
 
-def test_hits_and_misses_of_the_same_key(run: Callable[..., str], leafwise: Leafwise) -> None:
-    """A hit is no difference; a miss names both answers, and the folder if that differs."""
+def test_hits_and_misses(run: Callable[..., str], leafwise: Check) -> None:
+    """A hit is no difference; a miss names both answers, and the folder or parts that differ."""
     again = "not found; written now"
     assert causes(leafwise, run(cached(again)), run(cached("hit"))) == {}
     both = {("missed", "the persistent cache"): (again, again)}
@@ -188,9 +194,13 @@ def test_hits_and_misses_of_the_same_key(run: Callable[..., str], leafwise: Leaf
     assert causes(leafwise, run(cached(again)), other) == folder | both
     off = {("missed", "the persistent cache"): ("hit", "off")}
     assert causes(leafwise, run(cached("hit")), run(cached("off"))) == off
+    key = run(cached(again, "other", **{"jax_lib version": "2", "XLA flags": "3"}))
+    (cause,) = compared(leafwise, run(cached(again)), key)["causes"]  # once for all programs
+    assert (cause["kind"], len(cause["programs"])) == ("key", 2)
+    assert cause["path"] == "the version of jaxlib and the XLA flags"
 
 
-def test_a_miss_of_what_was_never_written(run: Callable[..., str], leafwise: Leafwise) -> None:
+def test_a_miss_of_what_was_never_written(run: Callable[..., str], leafwise: Check) -> None:
     """What is too quick to be written is a note, and no difference between the runs."""
     quick = (
         "not found; not written, as it compiled faster than "
@@ -204,25 +214,14 @@ def test_a_miss_of_what_was_never_written(run: Callable[..., str], leafwise: Lea
     assert "step" in note
 
 
-def test_another_key(run: Callable[..., str], leafwise: Leafwise) -> None:
-    """The parts of the key that differ are named, once for all programs."""
-    miss = "not found; written now"
-    parts = {"jax_lib version": "2", "XLA flags": "3"}
-    files = run(cached(miss)), run(cached(miss, "other", **parts))
-    found = compared(leafwise, *files)["causes"]
-    assert [(each["kind"], each["path"], len(each["programs"])) for each in found] == [
-        ("key", "the version of jaxlib and the XLA flags", 2)
-    ]
-
-
-def test_programs_of_one_run_only(run: Callable[..., str], leafwise: Leafwise) -> None:
+def test_programs_of_one_run_only(run: Callable[..., str], leafwise: Check) -> None:
     """A program that the other run lacks is named with its line."""
     shorter = run(lambda report: report["programs"].pop(0))
     assert causes(leafwise, run(), shorter) == {("absent", "init"): ("compiled", "")}
     assert causes(leafwise, shorter, run()) == {("absent", "init"): ("", "compiled")}
 
 
-def test_a_second_program_of_a_function(run: Callable[..., str], leafwise: Leafwise) -> None:
+def test_a_second_program_of_a_function(run: Callable[..., str], leafwise: Check) -> None:
     """Where one run compiled a function once more, it says by what that differs from before."""
 
     def again(report: Any) -> None:
@@ -236,7 +235,7 @@ def test_a_second_program_of_a_function(run: Callable[..., str], leafwise: Leafw
     assert causes(leafwise, run(), run(again)) == {("absent", "step"): ("", why)}
 
 
-def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None:
+def test_without_operations(run: Callable[..., str], leafwise: Check) -> None:
     """Inputs are compared all the same; what is known to lack something is not called equal."""
 
     def forget(report: Any) -> None:
@@ -254,7 +253,7 @@ def test_without_operations(run: Callable[..., str], leafwise: Leafwise) -> None
     assert (outcome.code, outcome.out.endswith(f".json: {text}\n")) == (1, True)
 
 
-def test_the_order_of_a_set(run: Callable[..., str], leafwise: Leafwise) -> None:
+def test_the_order_of_a_set(run: Callable[..., str], leafwise: Check) -> None:
     """A set that only has another order is named where the program differs, next to that."""
 
     def turn(report: Any) -> None:
@@ -270,7 +269,7 @@ def test_the_order_of_a_set(run: Callable[..., str], leafwise: Leafwise) -> None
     assert "PYTHONHASHSEED" not in leafwise("compare", *files).out  # another constant
 
 
-def test_what_was_traced_before(run: Callable[..., str], leafwise: Leafwise) -> None:
+def test_what_was_traced_before(run: Callable[..., str], leafwise: Check) -> None:
     """The first trace that the other run did not make is named, with where its function is."""
 
     def add_trace(report: Any) -> None:
@@ -283,9 +282,7 @@ def test_what_was_traced_before(run: Callable[..., str], leafwise: Leafwise) -> 
     assert after == "warm_up (train.py:3)"
 
 
-def test_files_that_cannot_be_compared(
-    run: Callable[..., str], leafwise: Leafwise, tmp_path: Path
-) -> None:
+def test_wrong_files(run: Callable[..., str], leafwise: Check, tmp_path: Path) -> None:
     """Each says what is wrong with which file, and how to write one; exit code 2."""
     good = run()
     text = (tmp_path / good).read_text(encoding="utf-8")
@@ -312,7 +309,7 @@ def test_files_that_cannot_be_compared(
     assert leafwise("compare", good).code == 2
 
 
-def test_output_goes_to_a_file(run: Callable[..., str], leafwise: Leafwise, tmp_path: Path) -> None:
+def test_output_goes_to_a_file(run: Callable[..., str], leafwise: Check, tmp_path: Path) -> None:
     """With -o standard output stays empty; for GitHub a difference is at the line of a program."""
     files = run(), run(rate=9.0)
     outcome = leafwise("compare", "-o", "differs.txt", *files)
@@ -322,8 +319,6 @@ def test_output_goes_to_a_file(run: Callable[..., str], leafwise: Leafwise, tmp_
     shown = leafwise("compare", "--output-format=github", *files).out
     assert ",title=capture::capture rate: 2.0 -> 9.0%0A  step (" in shown
 
-
-# ------------------------------------------------------------------------ real runs
 
 SCRIPT = """
 import sys, jax, jax.numpy as jnp, numpy as np
@@ -350,47 +345,131 @@ def explain(folder: Path, name: str, *arguments: str, **environment: str) -> str
     """Run the script, and return its report."""
     cache = {"JAX_COMPILATION_CACHE_DIR": str(folder / "cache")}
     outside = {k: v for k, v in os.environ.items() if not k.startswith(("JAX_", "XLA_"))}
-    command = [sys.executable, "-m", "leafwise", "explain", JSON, "-o", name, "script.py"]
-    subprocess.run(
-        [*command, *arguments],
-        cwd=folder,
-        env={**outside, **cache, **environment},
-        check=True,
-        timeout=300,
-    )
+    options = JSON, "-o", name, "script.py", *arguments
+    done = Runner(folder).explain(*options, env={**outside, **cache, **environment})
+    assert done.returncode == 0, done.stderr
     return name
 
 
-@pytest.fixture(scope="module")
-def first_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a script that ran once, and wrote the cache."""
-    folder = tmp_path_factory.mktemp("runs")
-    (folder / "script.py").write_text(SCRIPT, encoding="utf-8")
-    explain(folder, "first.json", PYTHONHASHSEED="1")
-    return folder
-
-
 @pytest.mark.nightly
-def test_a_restart_finds_what_the_first_run_wrote(
-    first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The same script again: nothing differs, and every program is a hit."""
-    monkeypatch.chdir(first_run)
-    second = explain(first_run, "second.json", PYTHONHASHSEED="2")
-    assert causes(leafwise, "first.json", second) == {}
-    report = json.loads((first_run / second).read_text(encoding="utf-8"))
+def test_runs_of_a_script(leafwise: Check, tmp_path: Path) -> None:
+    """A restart has only hits; a loop over a set makes another program with another seed."""
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    first, second = (explain(tmp_path, f"run{seed}.json", PYTHONHASHSEED=seed) for seed in "12")
+    assert causes(leafwise, first, second) == {}
+    report = json.loads((tmp_path / second).read_text(encoding="utf-8"))
     assert {each["cache"] for each in report["programs"]} == {"hit"}
-
-
-@pytest.mark.nightly
-def test_a_loop_over_a_set(
-    first_run: Path, leafwise: Leafwise, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Another seed of hashes, another program: operations and their line, and the likely reason."""
-    monkeypatch.chdir(first_run)
-    files = [explain(first_run, f"seed{seed}.json", "--set", PYTHONHASHSEED=seed) for seed in "12"]
+    files = [explain(tmp_path, f"set{seed}.json", "--set", PYTHONHASHSEED=seed) for seed in "12"]
     outcome = leafwise("compare", *files)
     assert outcome.code == 1
     assert f"step (script.py:{LAST}): arguments and captures agree" in outcome.out
     assert f"# script.py:{LAST - 2}" in outcome.out
     assert "note: the same operations in another order" in outcome.out
+
+
+RATE = 0.25
+TABLE = jnp.arange(5.0)
+CALLS: list[str] = []
+
+
+class Own:
+    def __call__(self, x: Any) -> Any:
+        return x
+
+
+def scaled(x: Any) -> Any:
+    return x * RATE + TABLE
+
+
+def run_recorded() -> None:
+    @jax.jit
+    def step(state: State, x: Any) -> Any:
+        CALLS.append("traced")
+        return scaled(state.w) * x
+
+    step(State(jnp.ones(5)), 2.0)
+    with jax.default_matmul_precision("highest"):
+        step(State(jnp.ones(5), "b"), 2.0)
+    jax.jit(lambda x, f: f(x), static_argnums=1)(1.0, Own())
+
+
+def test_what_made_a_program(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs by content, configuration, operations are kept, what is refused is named; no more."""
+    monkeypatch.setenv("MY_SECRET", "do not tell")
+    monkeypatch.setenv("XLA_SOMETHING", "on")
+    report = explained(run_recorded, programs=True)
+    first, second = (each for each in report["programs"] if each["name"] == "step")
+    assert first["function"].endswith(":run_recorded.<locals>.step")
+    assert first["site"]["file"].endswith("test_compare.py")
+    assert first["site"]["text"] == "step(State(jnp.ones(5)), 2.0)"
+    assert first["arguments"]["state.mode"] == {"static": "a"}
+    assert second["arguments"]["state.mode"] == {"static": "b"}
+    assert first["arguments"]["state.w"] == {"array": {"dtype": "float32", "shape": ["5"]}}
+    assert first["digest"] != second["digest"]
+    assert first["config"] == {}
+    assert second["config"]["jax_default_matmul_precision"] == "highest"
+    captured = first["captures"]
+    assert captured["RATE"] == {"static": {"class": "float", "parts": ["0.25"]}}
+    assert captured["TABLE"]["static"]["class"] == "jax:Array"
+    assert "CALLS" not in captured  # which is only written to
+    assert (first["cache"], first["key"], first["key_parts"]) == ("off", None, {})
+    operations = unpacked(from_json(LoweredRecord, first["program"]))
+    assert operations is not None
+    assert operations.fingerprint == first["program"]["fingerprint"]
+    assert any("multiply" in each.text for each in operations.operations)
+    (process,) = report["processes"]
+    assert process["environment"]["XLA_SOMETHING"] == "on"
+    assert process["versions"]["jax"] == jax.__version__
+    assert "do not tell" not in json.dumps(report)
+    (refused,) = (each["refused"] for each in report["programs"] if each["refused"])
+    assert "Own object" in refused["f"]
+    assert "0x" not in refused["f"]
+
+
+def test_nothing_is_kept_unless_asked(explained: Explained) -> None:
+    """Without it no program is read, and afterwards JAX has its own function again."""
+    explained(run_recorded, programs=True)
+    assert not compiles._listeners
+    assert not {"programs", "processes"} & explained(run_recorded).keys()
+
+
+def test_a_program_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its digest and its inputs are kept, and no operation."""
+    module = jax.jit(scaled).lower(1.0).compiler_ir()
+    program = read_program(Compile(module, None, None, None))
+    whole = packed(program)
+    assert unpacked(whole) == program
+    monkeypatch.setattr(program_recorder, "_MOST_BYTES", len(whole.packed) - 1)
+    nothing = packed(program)
+    assert unpacked(nothing) is None
+    assert nothing.fingerprint == program.fingerprint
+
+
+def test_captures_alike_or_large(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are kept; over the limit there is a shape and no digest."""
+
+    def script() -> None:
+        def inner(n: int) -> Any:
+            value = float(n)
+
+            def scaled(x: Any) -> Any:
+                return x * value
+
+            return scaled
+
+        value, scaled = 3.0, inner(4)
+
+        @jax.jit
+        def step(x: Any) -> Any:
+            return scaled(x) + value + TABLE
+
+        step(2.0)
+
+    def found() -> Any:
+        report = explained(script, programs=True)
+        return next(each for each in report["programs"] if each["name"] == "step")
+
+    both = {path: each for path, each in found()["captures"].items() if path.startswith("value")}
+    assert sorted(each["static"]["parts"] for each in both.values()) == [["3.0"], ["4.0"]]
+    monkeypatch.setattr(program_recorder, "_MOST_ARRAY", 1)
+    assert found()["captures"]["TABLE"] == {"array": {"dtype": "float32", "shape": ["5"]}}

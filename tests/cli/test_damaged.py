@@ -9,7 +9,6 @@ import json
 import os
 import tracemalloc
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,13 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.kit.inside import LoweredRecord, Recorder, notebook, unpacked
+from tests.kit.inside import LoweredRecord, notebook, unpacked
 
 from leafwise_explain import LOST
 
-from .conftest import Explained, Outcome
+from .conftest import Check, Explained, Outcome, recorded
 
-Leafwise = Callable[..., Outcome]
 fuzz = settings(
     max_examples=10 * settings.default.max_examples,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -54,20 +52,10 @@ RECORDS: list[Any] = [
 @functools.cache
 def records() -> list[Any]:
     """Return the lines of a process that left each kind of record."""
-
-    def write(**record: Any) -> None:
-        every.append(json.loads(json.dumps(record)))
-
-    every = RECORDS[:-1]
-    recorder = Recorder(write, checks_captures=True, audit=True, programs=True)
-    recorder.start()
-    try:
-        script()
-    finally:
-        recorder.note_audit()
-        recorder.stop()
+    every = recorded(script, checks_captures=True, audit=True, programs=True)
     compiling = next(each["event"] for each in every if "event" in each)
-    return [*every, {"compiling": compiling}, RECORDS[-1]]
+    ended = {"compiling": compiling}, RECORDS[-1]
+    return [*RECORDS[:-1], *json.loads(json.dumps(every)), *ended]
 
 
 def nested(depth: int) -> Any:
@@ -130,7 +118,7 @@ def check(outcome: Outcome) -> None:
 @fuzz
 @given(damage=DAMAGE)
 @pytest.mark.slow
-def test_damaged_records(leafwise: Leafwise, damage: Damage) -> None:
+def test_damaged_records(leafwise: Check, damage: Damage) -> None:
     """`explain FOLDER` reports what it can read, or names the file and the line."""
     lines = [json.dumps(record) for record in damage.of(records())]
     lines[0] = lines[0][: damage.cut]
@@ -151,7 +139,7 @@ REPORTS: list[Any] = []
 @given(damage=DAMAGE, is_first=st.booleans())
 @pytest.mark.slow
 def test_damaged_reports(
-    explained: Explained, leafwise: Leafwise, damage: Damage, *, is_first: bool
+    explained: Explained, leafwise: Check, damage: Damage, *, is_first: bool
 ) -> None:
     """`compare` says what differs, or what is wrong with which file."""
     REPORTS.extend([] if REPORTS else [json.loads(json.dumps(explained(script, programs=True)))])
@@ -188,7 +176,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("way", DAMAGED)
-def test_what_is_wrong_with_records(leafwise: Leafwise, way: str) -> None:
+def test_what_is_wrong_with_records(leafwise: Check, way: str) -> None:
     """One line names the file, the line in it and the fault; a pipe is not waited for."""
     line, words = DAMAGED[way]
     file = Path(way if way.endswith(".jsonl") else "rank-7.jsonl")

@@ -1,19 +1,26 @@
-"""`leafwise explain` runs a script unchanged and says why JAX traced and compiled."""
+"""`leafwise explain` runs a script or a notebook, and says why JAX traced and compiled."""
 
+import importlib.util
 import json
 import os
+import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.kit.inside import notebook
+from tests.kit.processes import Runner
 
-from .conftest import Check, Runner
+from .conftest import Check
 
 pytestmark = pytest.mark.slow  # a process of its own for each script
 
 HEAD = """
 import functools
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+from flax import nnx
 from jax import jit
 import leafwise as lw
 
@@ -24,35 +31,43 @@ class State:
 """
 
 WAYS = {
-    "decorator": "@jax.jit\ndef step(state): return state.w * state.n",
-    "import": "@jit\ndef step(state): return state.w * state.n",
-    "partial": "@functools.partial(jax.jit, keep_unused=True)\ndef step(state): return state.w",
-    "called": "def step(state): return state.w * state.n\nstep = jax.jit(step)",
-    "equinox": "import equinox as eqx\n@eqx.filter_jit\ndef step(state): return state.w * state.n",
-    "flax": "from flax import nnx\n@nnx.jit\ndef step(state): return state.w * state.n",
-    "leafwise": "@lw.jit\ndef step(state): return state.w * state.n",
+    "decorated": "@jax.jit\n{}",
+    "imported": "@jit\n{}",
+    "partial": "@functools.partial(jax.jit, keep_unused=True)\n{}",
+    "called": "{}\ncalled = jax.jit(called)",
+    "equinox": "@eqx.filter_jit\n{}",
+    "flax": "@nnx.jit\n{}",
+    "leafwise": "@lw.jit\n{}",
 }
 
 
-@pytest.mark.parametrize(
-    "way",
-    [pytest.param(name, marks=[] if name == "decorator" else pytest.mark.nightly) for name in WAYS],
-)
-def test_each_way_to_jit(run: Runner, way: str) -> None:
-    """However the function is jitted: line and field path of the retrace are in the report."""
-    script = HEAD + WAYS[way] + "\nstep(State(jnp.ones(3)))\nstep(State(jnp.ones(3), 2))\n"
-    done, report = run.report(run.write(script))
-    line = len(script.splitlines())
-    assert f"script.py:{line}" in done.stderr
-    assert "state.n" in done.stderr
-    (step,) = (each for each in report["functions"] if each["name"] == "step")
-    assert (step["traces"], step["lowerings"], step["compiles"]) == (2, 2, 2)
-    why = [each for each in report["events"] if each["name"] == "step" and each["explanation"]]
-    (last,) = (each for each in why if each["explanation"]["reasons"])
-    assert (last["site"]["file"], last["site"]["line"]) == ("script.py", line)
-    assert last["site"]["text"] == "step(State(jnp.ones(3), 2))"
-    (reason,) = last["explanation"]["reasons"]
-    assert (reason["path"], reason["kind"]) == ("state.n", "static")
+def test_each_way_to_jit(run: Runner) -> None:
+    """However a function is jitted: line and field path of the retrace are in each report."""
+    script = HEAD
+    for way, code in WAYS.items():
+        script += code.format(f"def {way}(state): return state.w * state.n\n")
+        script += f"\n{way}(State(jnp.ones(3)))\n{way}(State(jnp.ones(3), 2))\n"
+    done, report = run.report("--captures", run.write(script))
+    assert "captures" in report
+    assert (report["program"], report["version"]) == ("script.py", 1)
+    assert (report["exit"], report["ended"], done.returncode) == (0, "", 0)
+    page = (run.folder / "report.html").read_text(encoding="utf-8")
+    assert page.lstrip().startswith("<!")
+    assert "</html>" in page
+    rows = {row["name"]: row for row in report["functions"]}
+    for way in WAYS:
+        text = f"{way}(State(jnp.ones(3), 2))"
+        line = script[: script.index(text)].count("\n") + 1
+        assert f"script.py:{line}  {text}\n" in done.stderr
+        row = rows[way]
+        assert (row["traces"], row["lowerings"], row["compiles"]) == (2, 2, 2)
+        why = [each for each in report["events"] if each["name"] == way and each["explanation"]]
+        (last,) = (each for each in why if each["explanation"]["reasons"])
+        assert last["site"]["text"] == text
+        assert (last["site"]["file"], last["site"]["line"]) == ("script.py", line)
+        (reason,) = last["explanation"]["reasons"]
+        assert (reason["path"], reason["kind"]) == ("state.n", "static")
+        assert "state.n (static): 1 -> 2" in done.stderr
 
 
 def test_the_script_is_run_as_python_runs_it(run: Runner) -> None:
@@ -98,29 +113,6 @@ def test_a_module(run: Runner) -> None:
         assert f"{Path('package', '__main__.py')}:6" in done.stderr
 
 
-def test_the_files(run: Runner) -> None:
-    """JSON and HTML files are written, with the reason in each."""
-    script = run.write(
-        """
-        import jax
-        @jax.jit
-        def step(rate): return rate
-        step(1.0)
-        step(2)
-        """
-    )
-    done, report = run.report(script)
-    assert done.returncode == 0
-    page = (run.folder / "report.html").read_text(encoding="utf-8")
-    for text in (json.dumps(report), page):
-        assert "step" in text
-        assert "rate" in text
-    assert report["program"] == "script.py"
-    assert (report["version"], report["exit"], report["ended"]) == (1, 0, "")
-    assert page.lstrip().startswith("<!")
-    assert "</html>" in page
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -147,38 +139,6 @@ def test_the_page_on_an_error_of_jax(run: Runner) -> None:
         *_, last = run.explain(run.write(f"import jax\n{line}")).stderr.splitlines()
         is_linked = last.startswith("leafwise: docs: https:") and "/#is-not-a-valid-jax" in last
         assert is_linked is ("jit" in line)
-
-
-@pytest.mark.nightly
-def test_captures(run: Runner) -> None:
-    """`--captures` lists what functions capture, and each stale call; else there is no check."""
-    script = run.write(
-        HEAD
-        + """
-lr = 0.1
-table = jnp.ones((600, 600))
-@jax.jit
-def step(x): return x * lr * table[0, 0]
-for _ in range(3):
-    step(1.0)
-    lr = lr / 2
-"""
-    )
-    (plain, _), (done, report) = (run.report(*options, script) for options in ((), ("--captures",)))
-    assert plain.returncode == done.returncode == 0, done.stderr
-    assert "stale" not in plain.stderr
-    (found,) = [each for each in report["captures"] if each["function"] == "step"]
-    assert found["nbytes"] == 600 * 600 * 4
-    assert {"lr", "table"} <= {each["name"] for each in found["captures"]}
-    assert [(each["name"], each["before"], each["after"]) for each in found["stale"]] == [
-        ("lr", "0.1", "0.05"),
-        ("lr", "0.1", "0.025"),
-    ]
-    assert "step used lr = 0.1, which was 0.05" in done.stderr
-    assert "1.37 MiB of captured arrays" in done.stderr
-    page = (run.folder / "report.html").read_text(encoding="utf-8")
-    assert "step captures" in page
-    assert "step used lr = 0.1" in page
 
 
 def test_the_gate(run: Runner, leafwise: Check) -> None:
@@ -314,3 +274,140 @@ def test_records_are_not_enough_for_all_options(leafwise: Check, tmp_path: Path)
         assert (done.code, done.out) == (2, "")
         words = option.replace("=", " ")
         assert done.err == f"leafwise explain: {words} needs a run: . is a folder of records\n"
+
+
+IPYTHON = importlib.util.find_spec("IPython") is not None
+
+CELLS = (
+    "import os\nos.environ['JAX_ENABLE_X64'] = '1'\nimport jax, jax.numpy as jnp\nimport beside",
+    "",
+    "@jax.jit\ndef step(x):\n    return x * beside.VALUE\nstep(1.0)",
+    "for n in (2, 3):\n    step(jnp.ones(n))\nprint(jnp.ones(2).dtype, __name__)",
+)
+
+
+def save(folder: Path, *cells: str) -> str:
+    """Write a notebook with a text before each cell; return its name."""
+    texts = [{"cell_type": "markdown", "metadata": {}, "source": "# text"}]
+    code = [{"cell_type": "code", "metadata": {}, "source": each} for each in cells]
+    document = {
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"kernelspec": {"language": "python", "name": "kernel"}},
+        "cells": [part for each in code for part in (*texts, each)],
+    }
+    (folder / "nb").mkdir(exist_ok=True)
+    (folder / "nb" / "beside.py").write_text("VALUE = 2")
+    (folder / "nb" / "train.ipynb").write_text(json.dumps(document), encoding="utf-8")
+    return "nb/train.ipynb"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    "ipython",
+    [
+        pytest.param(True, marks=pytest.mark.skipif(not IPYTHON, reason="needs IPython")),
+        pytest.param(False, marks=pytest.mark.nightly),
+    ],
+)
+def test_a_notebook(run: Runner, ipython: bool) -> None:
+    """Cells run in one namespace and in their folder; lines of cells are the sites."""
+    magic = ["%time step(7)"] if ipython else ["step(7)"]
+    name = save(run.folder, *CELLS, *magic, "step(1.0)\nraise ValueError('at:\\nboom\\nno more')")
+    blocked = "" if ipython else "import sys; sys.modules['IPython'] = None\n"
+    (run.folder / "sitecustomize.py").write_text(blocked, encoding="utf-8")
+    path = f"{run.folder}:{Path(notebook.__file__).parents[2]}"
+    done, report = run.report(name, env={"PYTHONPATH": path, "PATH": ""})
+    assert done.returncode == 1, done.stderr
+    assert "float64 __main__\n" in done.stdout
+    sites = [each["site"] for each in report["events"] if each["name"] == "step"]
+    assert {(each["file"], each["line"], each["text"]) for each in sites} >= {
+        ("Cell In[2]", 4, "step(1.0)"),
+        ("Cell In[3]", 2, "step(jnp.ones(n))"),
+    }
+    (step,) = (each for each in report["functions"] if each["name"] == "step")
+    assert (step["file"], step["line"]) == ("Cell In[2]", 1)
+    assert report["ended"] == "ValueError: at: boom"
+    if not ipython:
+        assert 'train.ipynb[5]", line 2, in <module>' in done.stderr
+
+
+def test_what_is_no_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another format and magics without IPython are said before anything runs."""
+    name = tmp_path / save(tmp_path, "1 +", "%matplotlib inline")
+    assert notebook.problem(name) is None or not IPYTHON
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    monkeypatch.chdir(tmp_path / "nb")
+    assert notebook.problem(name) == (
+        "train.ipynb[1]:1: `1 +` is not plain Python; for magics: pip install ipython"
+    )
+    for text in ("no json", "[]", '{"worksheets": []}'):
+        name.write_text(text)
+        assert "is not a notebook of format 4" in (notebook.problem(name) or "")
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+@pytest.mark.parametrize("kinds", [("raw", "code", "markdown"), ("code", "markdown")])
+def test_the_cell_that_is_edited(kinds: tuple[str, ...], indent: int | None) -> None:
+    """Of equal cells it is the right one, a list or one string; nothing else changes."""
+    loop, other = "for _ in x:\n    'ä'\n", {"cells": ["source"]}
+    sources = [loop, loop.splitlines(keepends=True), "\n", ['"source": ["\\\n', "x"], loop]
+    cells: list[dict[str, Any]] = [
+        {"cell_type": kind, "metadata": other, "source": source, "outputs": [loop]}
+        for source in sources
+        for kind in kinds
+    ]
+    cells[-1] = dict(reversed(cells[-1].items()))
+    document = {"metadata": other, "cells": cells, "nbformat": 4}
+    data = json.dumps(document, indent=indent, ensure_ascii=False)
+    code = [cell for cell in cells if cell["cell_type"] == "code" and cell["source"] != "\n"]
+    found = list(notebook.sources_of(data))
+    assert [source for *_, source in found] == ["".join(cell["source"]) for cell in code]
+    for cell, (start, end, source) in zip(code, found, strict=True):
+        assert notebook.with_source(data, start, end, source) == data
+        changed = notebook.with_source(data, start, end, f"f = 1\n{source}")
+        before = cell["source"]
+        cell["source"] = ["f = 1\n", *before] if isinstance(before, list) else f"f = 1\n{before}"
+        assert changed == json.dumps(document, indent=indent, ensure_ascii=False)
+        cell["source"] = before
+
+
+MAGIC = """
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
+config = Config()
+config.HistoryManager.enabled = False
+config.InteractiveShell.colors = "nocolor"
+shell = InteractiveShell.instance(config=config)
+for cell in (
+    "import jax, jax.numpy as jnp\\noriginal = jax.jit",
+    "%load_ext leafwise\\n@jax.jit\\ndef step(x):\\n    return x * 2\\nstep(0)",
+    "%%explain\\ny = step(2.0)\\nstep(True)\\n1 / 0",
+    "print('defined', y)",
+    "%%explain\\nstep(4)",
+    "%explain step(jnp.ones(41))\\nprint('next')",
+    "from IPython.utils.capture import capture_output\\nmagic = get_ipython().run_line_magic",
+    "with capture_output() as c:\\n    magic('explain', 'step(jnp.ones(43))')",
+    "print('html' if '<pre' in c.outputs[-1].data['text/html'] else 'text')",
+    "%unload_ext leafwise\\nprint(jax.jit is original)",
+):
+    shell.run_cell(cell, store_history=True)
+"""
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(not IPYTHON, reason="needs IPython")
+def test_the_cell_magic(run: Runner) -> None:
+    """`%%explain` tells of its own cell, `%explain` of a line, in HTML; both can be unloaded."""
+    done = run.run(run.write(textwrap.dedent(MAGIC)))
+    assert done.returncode == 0, done.stderr
+    before, defined, after = done.stdout.partition("defined")
+    assert defined
+    assert "ZeroDivisionError" in before
+    assert "Cell In[3]:2  y = step(2.0)\n" in before
+    assert "Cell In[3]:3  step(True)\n" in before
+    assert "step retraced once" in before
+    assert "Cell In[2]:2" in before
+    assert "JAX compiled nothing." in after
+    assert "Cell In[6]:1  step(jnp.ones(41))\n" in after
+    assert after.endswith("next\nhtml\nTrue\n")

@@ -12,14 +12,13 @@ import jax
 import jax.numpy as jnp
 import pytest
 from tests.kit.inside import first_compiles, operations_recorder
+from tests.kit.processes import Runner
 
 from leafwise_explain import VARIABLE
 
-from .conftest import Explained, Runner
+from .conftest import Explained
 
 pytestmark = pytest.mark.usefixtures("lines")
-
-WITHOUT_OPTIMIZATIONS = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "COLUMNS": "100"}
 
 LOOP = """\
 import jax, jax.numpy as jnp
@@ -41,7 +40,7 @@ LONG = LOOP.replace("RUNS", "300")
 
 
 def environment(**more: str) -> dict[str, str]:
-    return {**os.environ, **WITHOUT_OPTIMIZATIONS, **more}
+    return {**os.environ, "JAX_DISABLE_MOST_OPTIMIZATIONS": "0", "COLUMNS": "100", **more}
 
 
 def script(name: str, text: str) -> Callable[[], None]:
@@ -52,44 +51,8 @@ def script(name: str, text: str) -> Callable[[], None]:
 
 
 @pytest.mark.nightly
-def test_a_loop(run: Runner) -> None:
-    """Its line, share and runs, the fix, and the cache; `--fail-on` does not count it."""
-    script = run.write(LOOP.replace("RUNS", "16"))
-    done, report = run.report("--fail-on", "recompile", script, env=environment())
-    assert (done.returncode, done.stdout) == (0, "(8, 8)\n")
-    (finding,) = report["first"]
-    assert (finding["place"], finding["kind"], finding["runs"]) == ("script.py:9", "loop", 16)
-    assert (finding["text"], finding["functions"]) == ("for x in xs:", ["loss"])
-    assert finding["share"] > 0.8
-    assert finding["seconds"]["compile"] > 0.5
-    assert not finding["unfinished"]
-    assert "script.py:9  for x in xs:\n  the first compile of loss took " in done.stderr
-    assert "  fix: `jax.lax.scan` (or `fori_loop`), which traces and compiles the" in done.stderr
-    assert "nothing was compiled again. JAX took " in done.stderr
-
-
-@pytest.mark.nightly
-def test_constants(run: Runner) -> None:
-    """The array is named with the line that makes it, and is to be an argument."""
-    script = run.write(
-        """\
-        import jax, jax.numpy as jnp, numpy as np
-        TABLE = np.arange(1 << 23, dtype=np.float32).reshape(8, -1)
-        def look(x):
-            return jnp.cumsum(jnp.cos(TABLE), axis=1) * x
-        jax.jit(look)(2.0)
-        """
-    )
-    _, report = run.report(script, env=environment())
-    (finding,) = report["first"]
-    assert (finding["place"], finding["kind"]) == ("script.py:2", "constants")
-    assert finding["what"].startswith("look holds 32.0 MiB of constants, which XLA folds: ")
-    assert finding["fixes"] == ["pass `TABLE` as an argument"]
-
-
-@pytest.mark.nightly
 def test_a_loop_in_a_package(run: Runner) -> None:
-    """The user's line comes first, and the package's behind it."""
+    """The user's line comes first, the package's behind it; `--fail-on` does not count it."""
     run.write(LOOP.partition("step =")[0], "site-packages/nets/__init__.py")
     script = run.write(
         """\
@@ -101,7 +64,8 @@ def test_a_loop_in_a_package(run: Runner) -> None:
         jax.jit(train)(jnp.ones((8, 8)), jnp.ones((20, 8)))
         """
     )
-    done, report = run.report(script, env=environment())
+    done, report = run.report("--fail-on", "recompile", script, env=environment())
+    assert done.returncode == 0
     (finding,) = report["first"]
     assert (finding["place"], finding["via"]) == ("script.py:5", ["nets/__init__.py:9"])
     assert "script.py:5 [nets/__init__.py:9]  return jax.grad(nets.loss)" in done.stderr
@@ -136,7 +100,10 @@ def test_a_long_loop(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(module, "LEAST", 0.05)
     (finding,) = explained(script("loop.py", LOOP.replace("RUNS", "14")))["first"]
     assert (finding["place"], finding["kind"], finding["runs"]) == ("loop.py:9", "loop", 14)
+    assert (finding["text"], finding["functions"]) == ("for x in xs:", ["loss"])
+    assert finding["share"] > 0.8
     assert min(finding["seconds"].values()) > 0
+    assert not finding["unfinished"]
 
 
 def test_a_quick_loop(explained: Explained) -> None:
@@ -153,14 +120,13 @@ def test_a_quick_loop(explained: Explained) -> None:
     assert not explained(script).get("first")
 
 
-# ------------------------------------------------------------------------ while XLA compiles
+EXPLAIN = "-m", "leafwise", "explain"
 
 
-def started(run: Runner, *options: str, **more: Any) -> Any:
+def started(run: Runner, *command: str, own_session: bool = False, **variables: str) -> Any:
     """Start a script whose compile takes minutes; return once XLA is at it."""
-    script = run.write(LONG)
-    env = environment(TMPDIR=str(run.folder), **more.pop("env", {}))
-    process = run.popen("-m", "leafwise", "explain", *options, script, env=env, **more)
+    env = environment(TMPDIR=str(run.folder), **variables)
+    process = run.popen(*command, run.write(LONG), env=env, start_new_session=own_session)
     deadline = time.monotonic() + 120
     while not any('"compiling"' in each.read_text() for each in run.folder.rglob("rank*.jsonl")):
         assert process.poll() is None
@@ -172,7 +138,7 @@ def started(run: Runner, *options: str, **more: Any) -> Any:
 @pytest.mark.nightly
 def test_ctrl_c(run: Runner) -> None:
     """The first one says what XLA is at, the second one ends the program; the report is whole."""
-    process = started(run, "--output-format=json", "-o", "report.json", start_new_session=True)
+    process = started(run, *EXPLAIN, "--output-format=json", "-o", "report.json", own_session=True)
     os.killpg(process.pid, signal.SIGINT)
     seen = ""
     while "Ctrl-C again ends the program" not in seen:
@@ -191,7 +157,7 @@ def test_ctrl_c(run: Runner) -> None:
 @pytest.mark.nightly
 def test_sigterm_and_progress(run: Runner) -> None:
     """A scheduler's limit is met with a whole report; a line says after ten seconds what it is."""
-    process = started(run, "--progress")
+    process = started(run, *EXPLAIN, "--progress")
     line = process.stderr.readline()
     assert line.startswith("leafwise explain: script.py:9: XLA had not finished loss after 1")
     assert line.endswith("from this loop, which ran 300 times in one trace\n")
@@ -205,20 +171,13 @@ def test_sigterm_and_progress(run: Runner) -> None:
 @pytest.mark.nightly
 def test_a_folder_of_records(run: Runner) -> None:
     """Of a process that was killed the folder has the compile that it was at."""
-    records = run.folder / "records"
-    process = run.popen(run.write(LONG), env=environment(**{VARIABLE: str(records)}))
-    while not any('"compiling"' in each.read_text() for each in records.rglob("rank*.jsonl")):
-        assert process.poll() is None
-        time.sleep(0.2)
+    process = started(run, **{VARIABLE: str(run.folder / "records")})
     process.kill()
     process.communicate()
     _, report = run.report("records")
     (finding,) = report["first"]
     assert finding["what"].startswith("XLA had not finished loss: ")
     assert (finding["place"], finding["runs"]) == ("script.py:9", 300)
-
-
-# ------------------------------------------------------------------------ --try
 
 
 @pytest.mark.nightly

@@ -1,9 +1,6 @@
 """Each kind of fix with code in it, put into the program that provoked it as it is printed."""
 
-import importlib.util
-import itertools
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +8,7 @@ import pytest
 
 import leafwise as lw
 
-from .conftest import Explained
+from .conftest import Explained, program
 
 HEAD = """\
 import dataclasses
@@ -67,30 +64,12 @@ FOUND: dict[str, tuple[str, dict[str, str]]] = {
 AT_NIGHT = ("mask", "unique")
 
 
-_NUMBERS = itertools.count()
-
-
-def load(folder: Path, code: str) -> None:
-    """Run a program as a module, whose source is known."""
-    name = f"program_{next(_NUMBERS)}"
-    (folder / f"{name}.py").write_text(HEAD + code + "\n")
-    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    sys.modules[name] = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(sys.modules[name])
-    finally:
-        del sys.modules[name]
-
-
 def run(folder: Path, explained: Explained, code: str) -> Any:
-    return explained(lambda: load(folder, code))["findings"]
+    return explained(program(folder, f"{HEAD}{code}\n")[1])["findings"]
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in FOUND],
+    "name", [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in FOUND]
 )
 def test_of_a_finding(name: str, explained: Explained, tmp_path: Path) -> None:
     """With its fix the program has no finding any more."""
@@ -165,10 +144,6 @@ class Config:  # -> @dataclasses.dataclass(frozen=True) class Config:
 step = jax.jit(lambda x, config: x * 75, static_argnums=1)
 for _ in range(2):
     step(jnp.ones(2), Config())
-# make it dynamic
-step = jax.jit(lambda x, n: x * 77 + n, static_argnums=1)  # -> step = jax.jit(jnp.multiply)
-for n in (2, 3):
-    step(jnp.ones(2), n)
 # pass the same value each time, or a few
 step = jax.jit(lambda x, mode: x * 79, static_argnums=1)
 for mode in "ab":  # -> for mode in "bb":
@@ -180,11 +155,6 @@ def train(rate):
     step(lambda x: x * rate, jnp.ones(2))  # -> step(f, jnp.ones(2), rate)
 for rate in (0.1, 0.2):
     train(rate)
-# define it once, before the loop
-step = jax.jit(lambda x, f: f(x) * 83, static_argnums=1)
-f = lambda x: x + 1
-for _ in range(2):
-    step(jnp.ones(2), lambda x: x + 1)  # -> step(jnp.ones(2), f)
 # create it once
 @dataclasses.dataclass(frozen=True)
 class Optimizer:
@@ -346,7 +316,7 @@ def test_of_an_error(name: str, tmp_path: Path) -> None:
     """With its fix the program runs."""
     code, places = RAISED[name]
     with pytest.raises(Exception, match=r".") as caught:
-        load(tmp_path, code)
+        program(tmp_path, HEAD + code)[1]()
     notes = [each for each in getattr(caught.value, "__notes__", []) if "leafwise: " in each]
     text = notes[0] if notes else str(getattr(caught.value, "message", ""))
     pieces = re.findall("`([^`]+)`", text if notes else text.partition("fix: ")[2])
@@ -354,7 +324,7 @@ def test_of_an_error(name: str, tmp_path: Path) -> None:
         assert not isinstance(caught.value, lw.errors.LeafwiseError)
     for old, new in places.items():
         code = code.replace(old, new.format(*pieces))
-    load(tmp_path, code)
+    program(tmp_path, HEAD + code)[1]()
 
 
 TRAINED = """\

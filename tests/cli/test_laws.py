@@ -1,33 +1,46 @@
-"""The laws: which are tried, on how many examples, and classes that hang or crash."""
+"""The laws: which are tried, on how many examples, on classes that hang or crash, at what cost.
+
+What is planted is found: a check that cannot fail is no check.
+"""
 
 import contextlib
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import flax.struct
 import jax
+import jax.numpy as jnp
 import pytest
 from tests.kit.inside import (
     EXAMPLES,
+    Case,
     CheckOptions,
     CheckTarget,
     CheckVerdict,
+    ClassResult,
+    Example,
+    FoundTargets,
+    LawTest,
     TooLong,
+    _check,
+    check_fields,
+    count_events,
+    other_process,
     run_module,
     time_limit,
 )
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
-from leafwise.testing import Law, _check
-from leafwise.testing._laws.case import Case
-from leafwise.testing._laws.run import LawTest
+from leafwise.testing import Law
 from leafwise_cli import main
 
-from .asked import report_of
-from .conftest import Check, Outcome, Write
+from .conftest import GOOD, Check, Outcome, Write, kinds, report_of
 
 SOURCE = """
 @lw.pytree
@@ -39,12 +52,6 @@ class P:
 class Q:
     y: float
 """
-
-
-@lw.pytree
-class Own:
-    x: jax.Array
-    n: lw.Static[int] = 2
 
 
 @pytest.fixture
@@ -95,9 +102,7 @@ def test_all_laws_and_all_fields(write: Write, check_all: Check, asked: list[Any
     ],
     ids=" ".join,
 )
-def test_narrowed(
-    arguments: list[str], laws: list[Law], fields: str, two: Callable[..., Outcome]
-) -> None:
+def test_narrowed(arguments: list[str], laws: list[Law], fields: str, two: Check) -> None:
     """Options choose the parts, the laws and the fields."""
     outcome = two("--output-format=json", *arguments)
     assert outcome.code == 0
@@ -122,7 +127,7 @@ def test_narrowed(
     ],
     ids=" ".join,
 )
-def test_usage_errors(arguments: list[str], words: str, two: Callable[..., Outcome]) -> None:
+def test_usage_errors(arguments: list[str], words: str, two: Check) -> None:
     """Nonsense is a usage error that says what is possible."""
     outcome = two(*arguments)
     assert (outcome.code, outcome.out) == (2, "")
@@ -130,22 +135,18 @@ def test_usage_errors(arguments: list[str], words: str, two: Callable[..., Outco
     assert "Traceback" not in outcome.err
 
 
-def test_a_field_that_no_class_has(two: Callable[..., Outcome]) -> None:
-    """It is refused, with those that there are."""
-    outcome = two("--field", "nn")
-    assert outcome.code == 2
-    assert "they have x, n, y" in outcome.err
-
-
 @pytest.mark.slow
 def test_a_field_of_one_class(write: Write, check_all: Check) -> None:
-    """A field need not be in every class; a class that was not built may have it."""
+    """A field need not be in each class, or may be in one that is not built; others are refused."""
     outcome = check_all(write(SOURCE), "--field", "y", "--output-format=json")
     assert outcome.code == 0
     assert [len(entry["rows"]) > 0 for entry in outcome.document["classes"]] == [False, True]
     refusing = "    def __post_init__(self): raise ValueError('no')\n"
     unbuilt = f"{SOURCE}\n@lw.pytree\nclass Bad:\n    x: float\n{refusing}"
     assert check_all(write(unbuilt), "--field", "zzz").code == 3
+    outcome = check_all(write(SOURCE), "--field", "nn")
+    assert outcome.code == 2
+    assert "they have x, n, y" in outcome.err
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ def test_a_law_that_crashes(error: BaseException, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setitem(_check._TESTS, Law.COPIES, LawTest(crash))
     options = CheckOptions(laws=(Law.COPIES, Law.ROUND_TRIP), fields=False, examples=3)
-    crashed, kept = report_of(Own, options).laws
+    crashed, kept = report_of(Slotted, options).laws
     assert (crashed.verdict, kept.verdict) == (CheckVerdict.ERROR, CheckVerdict.OK)
     assert type(error).__name__ in crashed.message
 
@@ -178,7 +179,7 @@ def test_a_law_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(_check._TESTS, Law.COPIES, LawTest(hang))
     laws = (Law.ROUND_TRIP, Law.COPIES)
     options = CheckOptions(laws=laws, fields=False, examples=2, seconds=0.5)
-    kept, given_up = report_of(Own, options).laws
+    kept, given_up = report_of(Slotted, options).laws
     assert (kept.verdict, given_up.verdict) == (CheckVerdict.OK, CheckVerdict.NOT_CHECKED)
     assert given_up.message == "took longer than 0.5 seconds"
 
@@ -222,10 +223,7 @@ def test_limits_are_of_the_processor() -> None:
 def test_signals(
     monkeypatch: pytest.MonkeyPatch, write: Write, check_all: Check, number: signal.Signals
 ) -> None:
-    """What was found so far is reported, and that there is more; the exit code names the signal.
-
-    A second one, as `timeout` sends it, is ignored.
-    """
+    """What was found is reported, and that there is more; the exit code names the first signal."""
     real = run_module.check_class
     seen: list[str] = []
 
@@ -292,3 +290,180 @@ def test_what_takes_long() -> None:
         (law,) = report_of(MadeSlowly, options).laws
         assert law.verdict is CheckVerdict.OK
         assert law.message.rpartition(", as ")[2] == words
+
+
+def test_a_blind_prediction(write: Write, check: Check, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If all changes are predicted to reuse the program, each retrace is a mismatch."""
+    explain = lw.types.Signature.explain
+    monkeypatch.setattr(lw.types.Signature, "explain", lambda after, _: explain(after, after))
+    outcome = check(write(GOOD), "--output-format=json")
+    assert outcome.code == 1
+    rows = outcome.document["classes"][0]["rows"]
+    wrong = {(row["field"], row["kind"]) for row in rows if row["verdict"] == "mismatch"}
+    everything = {(row["field"], row["kind"]) for row in rows}
+    assert wrong == everything - {("x", "value")}
+    assert all(row["note"] for row in rows if row["verdict"] == "mismatch")
+    assert "wrong" in check(write(GOOD)).out.splitlines()[-1]
+
+
+@jax.tree_util.register_pytree_node_class
+class Nosy:
+    """A foreign node whose key contains its leaf."""
+
+    def __init__(self, leaf: Any) -> None:
+        self.leaf = leaf
+
+    def tree_flatten(self) -> tuple[tuple[Any], str]:
+        return (self.leaf,), str(self.leaf)
+
+    @classmethod
+    def tree_unflatten(cls, _key: str, leaves: tuple[Any]) -> "Nosy":
+        return cls(*leaves)
+
+
+def test_a_dynamic_value_in_the_key() -> None:
+    """A dynamic value that retraces is a violation: as predicted, and not as promised."""
+
+    @lw.pytree
+    class Holder:
+        node: Any = lw.field(default_factory=lambda: Nosy(jnp.ones(3)))
+
+    row = kinds(report_of(Holder), "node")["value"]
+    assert (row.verdict, row.predicted, row.traces) == ("violation", "retrace", 1)
+    assert "dynamic" in row.note
+
+
+def test_what_a_class_computes_is_no_trace_of_the_function() -> None:
+    """What is traced and compiled while an instance is rebuilt is not counted."""
+
+    @flax.struct.dataclass
+    class Computes:
+        x: Any
+
+        def __post_init__(self) -> None:
+            if isinstance(self.x, jax.Array):
+                # A program of its own for each shape, within the trace and beside it.
+                object.__setattr__(self, "norm", jax.jit(lambda x: x * 2)(self.x))
+
+    report = report_of(Computes)
+    assert report.rows, report
+    assert {row.verdict for row in report.tried} == {"ok"}, report
+
+
+def test_with_a_compilation_cache(tmp_path: Any) -> None:
+    """Programs from JAX's cache on disk count as compiles: the verdicts stay."""
+    names = {
+        "jax_compilation_cache_dir": str(tmp_path / "cache"),
+        "jax_persistent_cache_min_compile_time_secs": 0,
+    }
+    before = {name: getattr(jax.config, name) for name in names}
+    try:
+        for name, value in names.items():
+            jax.config.update(name, value)
+        assert report_of(Slotted) == report_of(Slotted)
+        assert report_of(Slotted).passed
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
+
+
+def test_inside_of_checks_of_statics() -> None:
+    """The command works with ``LEAFWISE_CHECK_STATICS`` on."""
+    with lw.debug.check_statics():
+        assert report_of(Slotted).passed
+
+
+@lw.pytree
+class Three:
+    w: jax.Array
+    b: jax.Array
+    n: lw.Static[int] = 2
+
+
+@pytest.mark.nightly
+def test_a_class_of_three_fields(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Laws share their instances and little is compiled: there are two classes and one process."""
+    started: list[Any] = []
+    real = other_process._start
+
+    def start() -> Any:
+        started.append(None)
+        return real()
+
+    monkeypatch.setattr(other_process, "_start", start)
+    other_process.PROCESS.close()
+    for _ in range(2):
+        with count_events() as counts:
+            report = report_of(Three, CheckOptions())
+        assert report.passed
+        assert counts.compiles < 50
+    assert len(started) == 1
+
+
+def wide(fields: int) -> tuple[Any, list[None]]:
+    """Return a class of many fields, and what grows with each construction."""
+    made: list[None] = []
+
+    def note(_: Any) -> None:
+        made.append(None)
+
+    kinds = {f"x{number}": jax.Array for number in range(fields)}
+    body = {"__annotations__": kinds, "__post_init__": note, "__module__": __name__}
+    return lw.pytree(type("Wide", (), body)), made
+
+
+def test_one_program_for_the_instance_that_is_changed() -> None:
+    """Each change compiles for itself alone: the instance as it was has one program for all."""
+    cls, _ = wide(6)
+    example = Example(cls)
+    with count_events() as counts:
+        rows = list(check_fields(example))
+    assert {str(row.verdict) for row in rows} == {"ok"}
+    # The arrays that are weakly typed are made by a program of their own.
+    assert counts.compiles <= sum(row.compiles for row in rows) + 2 + 6
+
+
+@pytest.mark.slow
+def test_many_fields_are_simplified_one_by_one() -> None:
+    """Twice as many fields do not take four times as many constructions."""
+    counted: list[int] = []
+    for fields in (20, 40):
+        cls, made = wide(fields)
+        Example(cls)
+        counted.append(len(made))
+    assert counted[1] <= 2 * counted[0] + 2
+
+
+@pytest.mark.slow
+def test_layers_of_nnx_are_made_with_keys_for_any_name() -> None:
+    """Few draws are refused, as constructors find the keys that they ask for."""
+    nnx: Any = pytest.importorskip("flax.nnx")
+    asked: list[None] = []
+
+    class Layer(nnx.Module):  # type: ignore[misc]
+        def __init__(self, size: int, *, rngs: nnx.Rngs) -> None:
+            asked.append(None)
+            self.w = nnx.Param(jax.random.normal(rngs.params(), (size,)))
+
+    report = report_of(Layer, CheckOptions(laws=(Law.ROUND_TRIP,)))
+    assert report.passed
+    assert len(asked) < 100
+
+
+def test_no_class_takes_longer(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """What there was no time for is said, with the option, and the class under work is named."""
+    target = CheckTarget(MadeSlowly, "here:Slow")
+    options = CheckOptions(laws=(Law.ROUND_TRIP,), fields=False, examples=600, seconds=1)
+    monkeypatch.setattr(run_module, "_SILENCE", 0.1)
+    run = run_module.run_checks(FoundTargets([target], {}, []), options)
+    (note,) = run.notes
+    says = r"here:Slow: laws were tested on \d+ instances?, as there was no time for others: "
+    assert re.fullmatch(f"{says}`--timeout 2` takes longer", note)
+    assert run.exit_code == 0
+    assert "leafwise check: 1 of 1: here:Slow\n" in capsys.readouterr().err
+
+
+def test_fields_without_time() -> None:
+    """They are passed over, and the report says which."""
+    rows = tuple(check_fields(Example(Three), until=0.0))
+    assert run_module._late(ClassResult("Three", rows=rows)) == "not changed: w, b, n"

@@ -5,6 +5,7 @@ import functools
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.kit.inside import cache_lines
+from tests.kit.inside import html_page
 
 import leafwise as lw
 
-from .conftest import Explained
+from .conftest import Explained, program
 
 WIDTH = 91
 
@@ -49,26 +50,6 @@ def test_a_loop_that_only_compiles(explained: Explained) -> None:
     assert all(each["seconds"] > 0 for each in found.values())
 
 
-def test_a_function_that_is_jitted_at_each_call(explained: Explained) -> None:
-    """It is a finding and no warning."""
-
-    def script() -> None:
-        for _ in range(3):
-
-            def step(x: Any) -> Any:
-                return x + WIDTH
-
-            jax.jit(step)(1.0)
-
-    report = explained(script)
-    (found,) = report["findings"]
-    assert (found["what"], found["retraces"]) == ("step retraced 2 times", 2)
-    assert found["reasons"][0]["kind"] == "function"
-    assert not report["warnings"]
-    (row,) = (each for each in report["functions"] if not each["eager"])
-    assert (row["name"], row["compiles"]) == ("step", 3)
-
-
 def test_a_function_under_several_transformations(explained: Explained) -> None:
     """Each of them is a program, and the function is defined once."""
 
@@ -86,22 +67,6 @@ def test_a_function_under_several_transformations(explained: Explained) -> None:
             jax.jit(functools.partial(cost, n))(w)
 
     assert explained(script)["findings"] == []
-
-
-def test_a_gradient_that_is_jitted_at_each_call(explained: Explained) -> None:
-    """What is made again is the jitted function, and not the one that is differentiated."""
-
-    def cost(w: Any) -> Any:
-        return jnp.sum(w * w) * WIDTH
-
-    def script() -> None:
-        w = jnp.ones(WIDTH)
-        for _ in range(4):
-            w = jax.jit(jax.grad(cost))(w)
-
-    (found,) = explained(script)["findings"]
-    assert (found["what"], found["fixes"]) == ("cost retraced 3 times", ["make it once"])
-    assert found["reasons"][0]["change"] == "`jax.jit(...)` creates a new function each time"
 
 
 def test_where_a_static_is_made(explained: Explained) -> None:
@@ -303,9 +268,7 @@ def test_methods_of_several_classes(explained: Explained, file: str, run: Any, w
 
 
 @pytest.mark.parametrize(("name", "number"), [("solve", 1), ("value", 0), ("changed", 0)])
-def test_a_call_that_needs_values_is_not_to_be_jitted(
-    explained: Explained, name: str, number: int
-) -> None:
+def test_a_call_that_needs_values(explained: Explained, name: str, number: int) -> None:
     """Neither a float nor a changed object comes out of a trace."""
     call, model = package(MODELS)[name], SimpleNamespace()
 
@@ -353,8 +316,9 @@ def models(n: int) -> None:
 @pytest.mark.parametrize("call", [lambdas, steps, models])
 def test_a_function_that_is_recreated_for_each_size(explained: Explained, call: Any) -> None:
     """From the third time on it is a finding; the sizes are the second reason, and the last fix."""
-    (found,) = explained(lambda: [call(n) for n in (WIDTH, WIDTH + 1, WIDTH + 2)])["findings"]
-    assert found["retraces"] == 2
+    report = explained(lambda: [call(n) for n in (WIDTH, WIDTH + 1, WIDTH + 2)])
+    (found,) = report["findings"]
+    assert (found["retraces"], report["warnings"]) == (2, [])
     kinds = [(reason["kind"], reason["path"]) for reason in found["reasons"]]
     assert [kinds[0][0], kinds[1][1][:1]] == ["function", "x"]
     assert "once" in found["fixes"][0]
@@ -403,9 +367,7 @@ def ahead_for_sizes(step: Any) -> None:
         (lambda step: step(jnp.ones(WIDTH), step.lower(jnp.ones(2), 1).as_text() and 1.0), "", 0),
     ],
 )
-def test_a_call_after_a_compile_ahead_of_time(
-    explained: Explained, script: Any, path: str, number: int
-) -> None:
+def test_after_a_compile_ahead(explained: Explained, script: Any, path: str, number: int) -> None:
     """What was compiled ahead is an earlier call; what was only lowered is none."""
     step = jax.jit(lambda x, lr: x - lr * jnp.sin(x))
     findings = explained(lambda: script(step))["findings"]
@@ -427,17 +389,17 @@ def clear_in_a_loop() -> None:
         jax.clear_caches()
 
 
-def changed_in_place() -> None:
-    rates = np.ones(2)
-    ours, other = lw.jit(lambda x: x * rates, on_stale="retrace"), jax.jit(lambda x: x + rates)
-    for value in (1.0, 2.0, 3.0):
-        rates.fill(value)
-        _ = ours(jnp.ones(2)), other(jnp.ones(2))
-
-
 def test_caches_that_leafwise_clears(explained: Explained) -> None:
     """No line of the user is said to clear them."""
-    findings = explained(changed_in_place)["findings"]
+
+    def script() -> None:
+        rates = np.ones(2)
+        ours, other = lw.jit(lambda x: x * rates, on_stale="retrace"), jax.jit(lambda x: x + rates)
+        for value in (1.0, 2.0, 3.0):
+            rates.fill(value)
+            _ = ours(jnp.ones(2)), other(jnp.ones(2))
+
+    findings = explained(script)["findings"]
     assert "float64[2] [1.0, 1.0] -> float64[2] [2.0, 2.0]" in str(findings)
     assert "clear_caches" not in str(findings)
 
@@ -465,9 +427,7 @@ def jit_is_off_in_a_block() -> None:
         ),
     ],
 )
-def test_what_no_jit_helps_against(
-    explained: Explained, script: Any, text: str, change: str
-) -> None:
+def test_where_jit_cannot_help(explained: Explained, script: Any, text: str, change: str) -> None:
     """Where a line clears the caches, or jit is off, that is the finding, and `jit` no fix."""
     found = [each for each in explained(script)["findings"] if each["reasons"][0]["path"] != "x"]
     (finding,) = found
@@ -610,9 +570,7 @@ def driven(omega: float, x: Any) -> Any:
     [Drive, lambda w: Drive(w).signal, lambda w: functools.partial(driven, w)],
     ids=["object", "method", "partial"],
 )
-def test_what_a_user_puts_into_an_object_of_a_package(
-    make: Callable[[float], Any], explained: Explained
-) -> None:
+def test_an_object_of_a_package(make: Callable[[float], Any], explained: Explained) -> None:
     """What differs in an object, a method or a partial is to be the jitted function's argument."""
     pytest.importorskip("equinox")
     names, x = package(THROUGH), jnp.ones(WIDTH)
@@ -663,6 +621,31 @@ class Settings:
 SCALE = 2.0
 
 
+STALE = """
+import jax, jax.numpy as jnp
+lr, table = 0.1, jnp.ones((600, 600))
+@jax.jit
+def step(x): return x * lr * table[0, 0]
+for _ in range(3):
+    step(1.0)
+    lr = lr / 2
+"""
+
+
+def test_captures_are_listed(reported: Any, tmp_path: Path) -> None:
+    """What functions capture, and each stale call, is in the report and on its page."""
+    report = reported(program(tmp_path, STALE)[1], checks_captures=True)
+    (captured,) = (row for row in report.captures if row.function == "step")
+    assert captured.nbytes == 600 * 600 * 4
+    assert {"lr", "table"} <= {row.name for row in captured.captures}
+    stale = [(row.name, row.before, row.after) for row in captured.stale]
+    assert stale == [("lr", "0.1", "0.05"), ("lr", "0.1", "0.025")]
+    page = re.sub("<[^>]+>", "", html_page(report))
+    assert "step captures" in page
+    assert "1.37 MiB of captured arrays" in page
+    assert "step used lr = 0.1, which was 0.05" in page
+
+
 def test_captures_are_of_the_users_code(explained: Explained) -> None:
     """What generated methods and packages read has no row."""
     chex: Any = pytest.importorskip("chex")
@@ -688,18 +671,6 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
     assert not [each for each in found["captures"] if "__qualname__" in each["name"]]
     assert "site-packages" not in str(found)
     assert "<string>" not in str(found)
-
-
-def test_misses_of_the_persistent_cache() -> None:
-    """Misses of one reason are one line, which names the functions; the longest come first."""
-    rows = (("init", 0.1, "written now"), ("step", 2.0, "too quick"), ("init", 0.1, "written now"))
-    rows = (*rows, ("hit", 1.0, ""))
-    events = [SimpleNamespace(name=name, seconds=spent, miss=miss) for name, spent, miss in rows]
-    report: Any = SimpleNamespace(events=events)
-    assert cache_lines(report) == [
-        "cache miss of step: too quick",
-        "2 cache misses of init: written now",
-    ]
 
 
 def test_what_differs_in_two_is_named(explained: Explained) -> None:

@@ -1,11 +1,25 @@
-"""Targets: what is loaded, which classes are found, and what a wrong target says."""
+"""Targets: which classes are found; and what is said where none is, or one cannot be built."""
 
+import collections
+import dataclasses
 import sys
+import types
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple, Self, Union
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from tests.kit.inside import CheckTarget, check_class, find
+from tests.kit.specimens import ByHand
 
-from .conftest import GOOD, JSON, Check, Outcome, Write
+import leafwise as lw
+from leafwise.testing import Law
+from leafwise.testing.strategies import instances
+
+from .conftest import FIELDS, GOOD, JSON, Check, Outcome, Write, laws_of, report_of
 
 ONE = """
 @lw.pytree
@@ -51,22 +65,61 @@ def test_what_is_found(
     assert (outcome.code, outcome.names) == (0, names)
 
 
-def test_nested_classes(write: Write, check: Check) -> None:
-    """A class within a class is found, and can be named."""
-    file = write(
-        """
-        class Outer:
-            @lw.pytree
-            class Inner:
-                n: lw.Static[int] = 2
+CLASSES = """
+import abc
+import dataclasses
+from typing import Protocol
 
-                @lw.pytree
-                class Innermost:
-                    n: lw.Static[int] = 2
-        """
-    )
-    assert check(file, JSON).names == ["Outer.Inner", "Outer.Inner.Innermost"]
+class Outer:
+    @lw.pytree
+    class Inner:
+        n: lw.Static[int] = 2
+
+        @lw.pytree
+        class Innermost:
+            n: lw.Static[int] = 2
+
+@lw.pytree
+class Base(abc.ABC):
+    n: lw.Static[int] = 2
+
+    @abc.abstractmethod
+    def area(self) -> float: ...
+
+@lw.pytree
+class Sized(Protocol):
+    n: lw.Static[int] = 2
+
+@lw.pytree
+class Square(Base):
+    def area(self) -> float:
+        return 1.0
+
+class Plain: ...
+
+@dataclasses.dataclass
+class Data:
+    n: int
+
+class Child(Square): ...
+"""
+
+
+def test_which_classes_of_a_file(write: Write, check: Check) -> None:
+    """Nested ones are targets; abstract, plain and undecorated ones only if they are named."""
+    file = write(CLASSES)
+    outcome = check(file, JSON)
+    assert outcome.code == 0
+    assert outcome.names == ["Outer.Inner", "Outer.Inner.Innermost", "Square"]
     assert check(f"{file}:Outer.Inner.Innermost", JSON).names == ["Outer.Inner.Innermost"]
+    for name, code, words in (
+        ("Plain", 2, "@lw.pytree"),
+        ("Missing", 2, "its pytree classes: Outer.Inner, Outer.Inner.Innermost, "),
+        ("Base", 3, "abstract"),
+    ):
+        outcome = check(f"{file}:{name}")
+        assert outcome.code == code
+        assert words in outcome.out + outcome.err
 
 
 def test_imported_classes_are_not_counted(write: Write, check: Check) -> None:
@@ -108,49 +161,32 @@ def test_registered_classes(write: Write, check: Check) -> None:
         assert {("x", False, "value"), ("x", False, "shape"), ("n", True, "value")} <= kinds
 
 
-def test_undecorated_classes_are_not_counted(write: Write, check: Check) -> None:
-    """Plain classes, dataclasses and undecorated subclasses are no targets; others are listed."""
-    file = write(
-        ONE
-        + """
-import dataclasses
-
-class Plain: ...
-
-@dataclasses.dataclass
-class Data:
-    n: int
-
-class Child(Only): ...
-"""
-    )
-    assert check(file, JSON).names == ["Only"]
-    for name, words in (("Plain", "@lw.pytree"), ("Missing", "its pytree classes: Only")):
-        outcome = check(f"{file}:{name}")
-        assert outcome.code == 2
-        assert words in outcome.err
-
-
 def test_a_file_named_like_a_loaded_module(write: Write, check: Check) -> None:
-    """A file may have the name of a module in use, which stays what it was."""
+    """A file may be named as a loaded module, which stays; a folder, as any module of Python."""
     before = sys.modules["json"]
     file = write(TWO, "shadows/json.py")
     assert check(file, JSON).names == ["First", "Second"]
     assert sys.modules["json"] is before
+    write(ONE, "colorsys/one.py")
+    assert names_of(check("colorsys", JSON)) == ["colorsys/one.py:Only"]
+    assert "no pytree class" in check("keyword").err
 
 
 @pytest.mark.parametrize(
-    ("source", "words"),
+    ("source", "words", "end"),
     [
-        ("class :", "SyntaxError"),
-        ("import no_such_thing_at_all", "no_such_thing_at_all"),
-        ("import sys; sys.exit()", "SystemExit"),
-        ("1 / 0", "ZeroDivisionError"),
-        ("@lw.pytree\nclass Bad:\n    name: str\n", "Bad.name"),
+        ("class :", "SyntaxError", ", line 5)"),
+        ("x = 1\nimport no_such_thing_at_all", "no_such_thing_at_all", ", at {}:6"),
+        ("import sys; sys.exit()", "SystemExit", ", at {}:5"),
+        ("import os\nos.makedirs('')", "FileNotFoundError", ", at {}:6"),  # in `<frozen os>`
+        ("jnp.zeros(2) + jnp.zeros(3)", "TypeError", ", at {}:5"),
+        ("@lw.pytree\nclass Bad:\n    name: str\n", "Bad.name", ", at {}:5"),
+        ("import behind_import\nbehind_import.load()", "no display", ", at behind_import.py:6"),
     ],
 )
-def test_files_that_cannot_be_imported(source: str, words: str, write: Write, check: Check) -> None:
-    """The message names file and error; the exit code is 2, whatever the file wanted."""
+def test_imports_that_fail(source: str, words: str, end: str, write: Write, check: Check) -> None:
+    """The message names file, error and the last line of the user's own code; exit code 2."""
+    write("def load():\n    raise RuntimeError('no display')\n", "behind_import.py")
     file = write(source)
     for target in (file, file.removesuffix(".py")):
         before = set(sys.modules)
@@ -159,8 +195,9 @@ def test_files_that_cannot_be_imported(source: str, words: str, write: Write, ch
         assert not outcome.out
         assert outcome.err.startswith(f"leafwise check: {target}")
         assert words in outcome.err
+        assert outcome.err.rstrip().endswith(end.format(file))
         assert "Traceback" not in outcome.err
-        assert set(sys.modules) - before == set(), "a module that failed stays unloaded"
+        assert set(sys.modules) - before <= {"behind_import"}, "what failed stays unloaded"
 
 
 @pytest.mark.parametrize(
@@ -189,38 +226,6 @@ def test_wrong_targets(target: str, words: str, write: Write, check: Check, tmp_
     assert "Traceback" not in outcome.err
     for nonsense in (".py:.py", ".py.py", "'package' argument"):
         assert nonsense not in outcome.err
-
-
-ABSTRACT = """
-import abc
-from typing import Protocol
-
-@lw.pytree
-class Base(abc.ABC):
-    n: lw.Static[int] = 2
-
-    @abc.abstractmethod
-    def area(self) -> float: ...
-
-@lw.pytree
-class Sized(Protocol):
-    n: lw.Static[int] = 2
-
-@lw.pytree
-class Square(Base):
-    def area(self) -> float:
-        return 1.0
-"""
-
-
-def test_abstract_classes_are_left_to_their_subclasses(write: Write, check: Check) -> None:
-    """A file with an abstract base and a protocol passes; named alone, the base is not checked."""
-    file = write(ABSTRACT)
-    outcome = check(file, JSON)
-    assert (outcome.code, outcome.names) == (0, ["Square"])
-    outcome = check(f"{file}:Base")
-    assert outcome.code == 3
-    assert "abstract" in outcome.out
 
 
 def names_of(outcome: Outcome) -> list[str]:
@@ -298,13 +303,6 @@ def test_directories(write: Write, check: Check) -> None:
     assert "sources/script.py:Only" in names_of(outcome)
 
 
-def test_a_directory_with_a_name_of_python(write: Write, check: Check) -> None:
-    """A folder named as a module of Python is meant where it exists, the module elsewhere."""
-    write(ONE, "colorsys/one.py")
-    assert names_of(check("colorsys", JSON)) == ["colorsys/one.py:Only"]
-    assert "no pytree class" in check("keyword").err
-
-
 def test_a_file_of_a_package(write: Write, check: Check) -> None:
     """It is imported as a module of the package, whose relative imports work."""
     package(write, "below_c")
@@ -354,3 +352,228 @@ def test_modules_that_are_not_to_blame(write: Write, check: Check) -> None:
     assert (outcome.code, outcome.names) == (0, ["Good"])
     notes = [note.partition(":")[0] for note in outcome.document["notes"]]
     assert notes == [f"notes_package.{each}" for each in ("exits", "flags", "x")]
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["text", object(), len, jax.ShapeDtypeStruct((3,), jnp.float32), np.array(["a"])],
+    ids=["str", "object", "function", "ShapeDtypeStruct", "numpy text"],
+)
+def test_leaf_that_jax_cannot_trace(value: Any) -> None:
+    """A dynamic leaf that no jitted function takes is named, with the fix."""
+
+    @lw.pytree
+    class Wrong:
+        x: jax.Array
+        extra: Any = lw.field(default_factory=lambda: value)
+
+    report = report_of(Wrong)
+    assert not report.passed
+    assert not report.rows
+    assert "Wrong.extra" in report.error
+    code = "extra: lw.Static[Any] = dataclasses.field(default_factory=lambda: value)"
+    assert f"fix: make it `{code}`" in report.error
+
+
+@dataclasses.dataclass
+class Variable:
+    """It can change: its class is not frozen."""
+
+    value: float = 0.0
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (np.random.default_rng(0), "take its value out before the call, as its library does"),
+        (Variable(), "take its value out before the call, or make Variable an `@lw.pytree`"),
+        (types.SimpleNamespace(n=1), "take its value out before the call, as its library does"),
+    ],
+)
+def test_leaf_that_can_change(value: Any, words: str) -> None:
+    """A mutable object is not to be a static, whose changes JAX would not see."""
+
+    class Stream(ByHand):
+        dynamic = ("x", "state")
+
+        def __init__(self, x: float) -> None:
+            self.x, self.state = x, value
+
+    report = report_of(Stream)
+    assert "Stream.state: JAX cannot trace" in report.error
+    assert f"\n  fix: it is a mutable object: {words}" in report.error
+    assert "aux_data" not in report.error
+
+
+@pytest.mark.slow  # it tries many values
+def test_one_fix_where_the_class_itself_is_refused(write: Any, check: Any) -> None:
+    """An error of ours says what to write: nothing is said about strategies."""
+    file = write(
+        """
+@lw.pytree
+class P:
+    sizes: lw.Static[list] = dataclasses.field(default_factory=lambda: [1, 2])
+""".replace("@lw", "import dataclasses, leafwise as lw\n@lw", 1)
+    )
+    text = check(file).out
+    assert "a list can change in place" in text
+    assert text.count("fix:") == 1
+
+
+class Plain:
+    def __init__(self, w: float) -> None:
+        self.w = w
+
+
+def _raise(_: Any) -> Any:
+    raise AttributeError
+
+
+@pytest.mark.parametrize(
+    ("flatten", "unflatten", "told"),
+    [
+        (_raise, lambda _, children: Plain(*children), "flatten raised AttributeError"),
+        (lambda it: (it.w,), lambda _, children: Plain(*children), "flatten raised "),
+        (lambda it: ((it.w,), None), lambda children: Plain(*children), "unflatten raised TypeErr"),
+        (lambda it: ((it.w,), None), lambda _, __: None, "got: a builtins.NoneType"),
+    ],
+)
+def test_a_class_that_jax_can_never_rebuild(flatten: Any, unflatten: Any, told: str) -> None:
+    """Every jitted function refuses it: the class is at fault, and what it raised is shown."""
+    cls = type("Wrong", (Plain,), {})
+    jax.tree_util.register_pytree_node(cls, flatten, unflatten)
+    report = report_of(cls)
+    (law,) = report.laws
+    assert report.failed
+    assert not report.unchecked
+    assert (law.law, law.verdict) == ("round-trip", "violation")
+    assert told in law.message
+
+
+def test_a_class_whose_unflatten_reads_its_leaves() -> None:
+    """No jitted function takes it, though `jax.tree.map` does: the class is at fault."""
+
+    def unflatten(_: Any, children: Any) -> Plain:
+        return Wrong(float(*children))
+
+    class Wrong(Plain): ...
+
+    jax.tree_util.register_pytree_node(Wrong, lambda it: ((it.w,), None), unflatten)
+    report = report_of(Wrong)
+    (law,) = report.laws
+    assert (report.failed, report.unchecked) == (True, False)
+    assert (law.law, law.verdict) == ("transformations", "violation")
+    assert "jax.jit raised Concretization" in law.message
+    assert "fix: unflatten with `object.__new__" in law.message
+
+
+def test_a_named_tuple_that_jax_can_never_rebuild() -> None:
+    """It may be no argument of any jitted function: unless it is named, it is left out."""
+
+    class Version(NamedTuple("Version", [("major", int), ("minor", int)])):
+        __slots__ = ()
+
+        def __new__(cls, whole: float) -> Self:
+            return super().__new__(cls, int(whole), 0)
+
+    report = check_class(CheckTarget(Version, "here:Version", optional=True), FIELDS)
+    assert (report.passed, bool(report.left_out)) == (True, True)
+    assert report_of(Version).failed
+
+
+def test_values_of_the_instances_in_the_module(write: Any, check: Any) -> None:
+    """A field whose annotation cannot be resolved, or constructed, has what instances hold."""
+    file = write("""
+        class Opaque:
+            def __init__(self, *parts): raise ValueError("no")
+
+        @lw.pytree
+        class Field:
+            data: "Buffer"
+            unit: lw.Static[Opaque]
+
+        FIELDS = [Field(jnp.ones(number), object.__new__(Opaque)) for number in (1, 2)]
+        ONE, TWO = FIELDS
+    """)
+    outcome = check(file, "--output-format=json")
+    assert outcome.code == 0, outcome.out
+    (entry,) = outcome.document["classes"]
+    assert {row["field"] for row in entry["rows"]} == {"data", "unit"}
+
+
+ArrayTree = Union[jax.Array, Iterable["ArrayTree"], Mapping[Any, "ArrayTree"]]  # noqa: UP007
+
+
+class Refusing:
+    def __init__(self, size: int = 0) -> None:
+        raise TypeError(f"No constructor defined! {size}")
+
+
+class NeverNew:
+    def __new__(cls) -> Any:
+        raise NotImplementedError
+
+
+class State(NamedTuple):
+    position: ArrayTree
+    weights: Mapping[Hashable, Any] = {}
+
+
+@lw.pytree
+class Defaults:
+    w: jax.Array
+    refusing: lw.Static[Refusing] = None  # type: ignore[assignment]  # as foreign code has it
+    never: lw.Static[NeverNew | None] = None
+    several: lw.Static[tuple[Refusing, ...]] = ()
+    frame: lw.Static[types.FrameType] = lw.static_field(default=None)
+    made: lw.Static[dict[str, Refusing]] = lw.static_field(default_factory=lw.FrozenMapping)
+    unsaid: lw.Static[object] = lw.static_field(default=None)
+
+
+@dataclasses.dataclass
+class Registered:
+    w: jax.Array
+    anything: Any
+    thing: object
+    refusing: Refusing = dataclasses.field(default_factory=lambda: None)  # type: ignore[arg-type,return-value]
+
+
+jax.tree_util.register_dataclass(Registered, ["w"], ["anything", "thing", "refusing"])
+
+
+@pytest.mark.parametrize("cls", [State, Defaults, Registered])
+def test_laws_of_correct_classes(cls: type) -> None:
+    """Keys that can be sorted, aliases that end, defaults where nothing can be constructed."""
+    report = laws_of(cls, Law.ROUND_TRIP, Law.STATIC_VALUES, examples=10)
+    assert not report.error
+    assert [str(each.verdict) for each in report.laws] == ["ok", "ok"], report.laws
+    assert not any(each.message for each in report.laws)  # on instances that were drawn
+
+
+def test_fields_whose_types_cannot_be_constructed() -> None:
+    """They keep their defaults, and are no reason not to check the others."""
+    report = report_of(Defaults)
+    assert report.passed
+    by_field = collections.Counter(row.field for row in report.tried)
+    assert by_field["w"] == 4
+    assert by_field["unsaid"] == 1
+    assert {row.field for row in report.rows} - set(by_field) == {
+        "refusing",
+        "never",
+        "frame",
+        "made",
+    }
+
+
+def test_a_default_factory_that_raises() -> None:
+    """The class is not checked, and its error is shown; what is given for it is drawn."""
+    cls = dataclasses.make_dataclass(
+        "Made", [("it", Refusing, dataclasses.field(default_factory=Refusing))]
+    )
+    jax.tree_util.register_dataclass(cls, [], ["it"])
+    assert "No constructor defined!" in report_of(cls).error
+    made = dataclasses.make_dataclass(
+        "Given",
+        [("w", float), ("it", int, dataclasses.field(default_factory=Refusing))],  # type: ignore[arg-type]
+    )
+    assert type(find(instances(made), lambda _: True).it) is int

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import io
-import itertools
 import re
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from tests.kit.inside import (
     shown,
 )
 
-from .conftest import Explained
+from .conftest import Explained, program
 
 pytest.importorskip("equinox")
 
@@ -385,8 +384,6 @@ for n in range(3):
     fill(n)
 """
 
-_NUMBERS = itertools.count()
-
 
 def cases(text: str) -> list[Any]:
     every = re.findall(r"# (.*)\n((?:[^#].*\n)*)", text)
@@ -400,17 +397,11 @@ def edits_of(
     explained: Explained, folder: Path, code: str
 ) -> tuple[list[tuple[Finding, list[Replacement]]], str]:
     """Run a program; return the edits of each finding, and what it printed."""
-    file = folder / f"program_{next(_NUMBERS)}.py"
-    file.write_bytes(code.encode())
-    printed = io.StringIO()
-
-    def program() -> None:
-        exec(compile(code, str(file), "exec"), {"__name__": "__main__"})  # noqa: S102
-
-    with contextlib.redirect_stdout(printed):
-        report = explained(program)
+    file, run = program(folder, code)
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        report = explained(run)
     events = from_json(list[EventRecord], report["events"])
-    edited = [(finding, edits_for(finding, str(file))) for finding in findings(events)]
+    edited = [(finding, edits_for(finding, file)) for finding in findings(events)]
     # No edit depends on words.
     for event in events:
         if (why := event.explanation) is not None:
@@ -419,7 +410,7 @@ def edits_of(
                 for reason in why.reasons
             )
             event.explanation = dataclasses.replace(why, reasons=wordless)
-    again = [edits_for(finding, str(file)) for finding, _ in edited]
+    again = [edits_for(finding, file) for finding, _ in edited]
     assert [edits for _, edits in edited] == again
     return edited, printed.getvalue()
 

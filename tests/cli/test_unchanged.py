@@ -10,10 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.kit.processes import Runner
 
 from leafwise_explain import VARIABLE
 
-from .conftest import Outcome, Runner
+from .conftest import Outcome
 
 pytestmark = pytest.mark.slow  # processes of their own
 
@@ -118,10 +119,8 @@ ENDS: dict[str, str] = {
 @pytest.mark.parametrize("end", ENDS)
 def test_each_way_to_end(run: Runner, end: str) -> None:
     """Exit code, output and traceback are the script's own, and there is a report."""
-    script = run.write(
-        f"import os, signal, sys\nimport jax\njax.jit(lambda x: x)(1.0)\n{ENDS[end]}"
-    )
-    plain, explained = run.both(script)
+    script = run.write(f"import jax, os, signal, sys\njax.jit(lambda x: x)(1.0)\n{ENDS[end]}")
+    plain, explained = run.run(script), run.explain(script)
     code = plain.returncode
     assert explained.returncode == (code if code >= 0 else 128 - code)
     assert explained.stdout == plain.stdout
@@ -167,10 +166,7 @@ WAYS = {
 @pytest.mark.nightly
 @pytest.mark.parametrize("way", WAYS)
 def test_signals(run: Runner, way: str) -> None:
-    """A signal reaches the script once, whoever was meant; the report comes, and nothing is left.
-
-    What is ignored stays ignored.
-    """
+    """A signal reaches the script once, or stays ignored; the report comes, and nothing is left."""
     script = run.write(WAITS)
     arguments = [script, *(["handle"] if "handled" in way else [])]
     command = ["-m", "leafwise", "explain", *arguments]

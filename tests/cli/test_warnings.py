@@ -1,19 +1,23 @@
-"""What other libraries do not promise: the law's own message, as a warning."""
+"""What other libraries do not promise: the law's own message, once, as a warning."""
 
 import dataclasses
+import enum
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
-from tests.kit.inside import CheckVerdict
+from tests.kit.inside import CheckVerdict, ClassResult
+from tests.kit.specimens import ByHand, Plain
 
 import leafwise as lw
+from leafwise.errors import LawViolation
 from leafwise.testing import Law, check_pytree
 
-from .asked import laws_of
-from .conftest import Check, Write
+from .conftest import Check, Write, laws_of, report_of
 
 SOURCE = """
 import dataclasses
@@ -26,8 +30,8 @@ class Native:
 """
 
 
-def test_in_the_report(write: Write, check_all: Check) -> None:
-    """The command prints the law's message and the fix; the exit code stays 0."""
+def test_in_the_report(write: Write, check_all: Check, check: Check) -> None:
+    """The law's message and fix are printed, for GitHub at the field's line; the code stays 0."""
     file = write(SOURCE)
     arguments = (file, "--law", "static-types", "--examples", "3")
     outcome = check_all(*arguments)
@@ -46,40 +50,20 @@ def test_in_the_report(write: Write, check_all: Check) -> None:
     assert (law["law"], law["verdict"], law["library"]) == ("static-types", "warning", "JAX")
     strict = check_all(*arguments, "--warnings-as-errors", "--output-format=json")
     assert (strict.code, strict.document["exit_code"]) == (1, 1)
-
-
-def test_the_line_of_the_field(write: Write, check_all: Check, tmp_path: Path) -> None:
-    """An annotation is at the line that declares the field."""
-    file = write(SOURCE)
-    options = ("--laws", "--law", "static-types", "--examples", "2")
-    outcome = check_all(file, *options, "--output-format=github")
-    lines = (tmp_path / file).read_text(encoding="utf-8").splitlines()
+    (shown,) = check_all(*arguments, "--output-format=github").out.splitlines()
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
     line = next(at for at, text in enumerate(lines, 1) if "n: int" in text)
-    (shown,) = outcome.out.splitlines()
     assert shown.startswith(f"::warning file={file},line={line},title=static-types::Native.n: ")
-
-
-def test_fields_alone_warn_too(write: Write, check: Check) -> None:
-    """Changing fields alone finds statics of two types."""
-    outcome = check(write(SOURCE))
-    assert outcome.code == 0
-    assert "warning: a type change of a static field promises a retrace" in " ".join(
-        outcome.out.split()
-    )
-    assert outcome.out.endswith(": 2 warnings\n")
-    assert check(write(SOURCE), "--warnings-as-errors").code == 1
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Inner:
-    x: jax.Array
-    k: int = dataclasses.field(default=2, metadata={"static": True})
+    fields = check(file)
+    assert (fields.code, check(file, "--warnings-as-errors").code) == (0, 1)
+    words = "warning: a type change of a static field promises a retrace"
+    assert words in " ".join(fields.out.split())
+    assert fields.out.endswith(": 2 warnings\n")
 
 
 @lw.pytree
 class HoldsOthers:
-    inner: list[Inner]
+    inner: list[Plain]
     n: lw.Static[int] = 2
 
 
@@ -89,9 +73,9 @@ def test_faults_of_a_part() -> None:
     (law,) = report.laws
     assert (law.verdict, report.passed, law.library) == (CheckVerdict.WARNING, True, "JAX")
     (warning,) = report.warnings
-    assert warning.path == "HoldsOthers.inner[0].k"
-    assert f"in {Inner.__module__}.Inner, not in HoldsOthers" in warning.message
-    assert "fix: declare Inner with `@lw.pytree` and `k: lw.Static[int] = 2`" in (warning.message)
+    assert warning.path == "HoldsOthers.inner[0].n"
+    assert f"in {Plain.__module__}.Plain, not in HoldsOthers" in warning.message
+    assert "fix: declare Plain with `@lw.pytree` and `n: lw.Static[int] = 1`" in warning.message
     assert not laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10, warnings_as_errors=True).passed
 
 
@@ -114,27 +98,6 @@ def test_function_leaves_of_a_part(write: Write, check_all: Check) -> None:
     assert {row["verdict"] for row in entry["rows"]} == {"ok"}
 
 
-TABLE = """
-import equinox as eqx
-
-class Table(eqx.Module):
-    w: jax.Array
-    table: jax.Array = eqx.field(static=True)
-"""
-
-
-@pytest.mark.slow
-def test_words_of_the_library(write: Write, check_all: Check) -> None:
-    """An array in a static field of equinox: it is to be dynamic, and nobody speaks of aux_data."""
-    laws = ("--law", "treedef-equality", "--law", "transformations")
-    outcome = check_all(write(TABLE), *laws, "--examples", "5")
-    assert outcome.code == 1
-    fix = "make `table` a dynamic field: drop `static=True`; or hold it as `lw.StaticArray`\n"
-    assert f"fix: {fix}" in outcome.out
-    assert "Traceback" not in outcome.out
-    assert "site-packages" not in outcome.out
-
-
 class Kind:
     """It compares by identity."""
 
@@ -144,17 +107,11 @@ class FrozenKind:
     """It compares by what it holds."""
 
 
-@jax.tree_util.register_pytree_node_class
-class ByHand:
+class Kinds(ByHand):
+    static = ("kinds",)
+
     def __init__(self, x: jax.Array, kinds: tuple[Kind]) -> None:
         self.x, self.kinds = x, kinds
-
-    def tree_flatten(self) -> Any:
-        return (self.x,), self.kinds
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-        return cls(*children, aux)
 
 
 @lw.pytree
@@ -163,7 +120,7 @@ class Declared:
     kinds: lw.Static[tuple[Kind | FrozenKind]] = (Kind(),)
 
 
-@pytest.mark.parametrize("cls", [ByHand, Declared])
+@pytest.mark.parametrize("cls", [Kinds, Declared])
 def test_a_copy_with_another_treedef(cls: Any) -> None:
     """Where a static compares by identity it is a warning, with the fix, whoever made the class."""
     (law,) = laws_of(cls, Law.COPIES).warnings
@@ -201,3 +158,206 @@ def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -
     content = CREATED.replace("static_field()", "static_field(compare_by='content')")
     again = check_all(write(content), *only)
     assert "1 class, 1 law: all as promised" in again.out
+
+
+def native(annotation: Any, *default: Any) -> Any:
+    """Return a class of JAX's own with one static field."""
+    made = dataclasses.field(default_factory=lambda: default[0]) if default else dataclasses.field()
+    cls = dataclasses.make_dataclass("Native", [("w", jax.Array), ("it", annotation, made)])
+    cls.__module__ = __name__
+    return jax.tree_util.register_dataclass(cls, ["w"], ["it"])
+
+
+def law_of(cls: type, law: Law, **options: Any) -> tuple[str, ClassResult]:
+    """Return how one law turned out."""
+    report = laws_of(cls, law, **options)
+    return report.laws[0].verdict, report
+
+
+class Mode(enum.IntEnum):
+    A = 0
+    B = 1
+
+
+class Words(enum.StrEnum):
+    X = "a"
+
+
+class Two(NamedTuple):
+    a: int
+    b: int
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default"),
+    [(int, Mode.A), (float, 0), (str, Words.X), (bool, 1), (complex, 2.0), (object, Mode.A)],
+)
+def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: Any) -> None:
+    """Another value is one that == tells from it; the change of type is a warning of its own."""
+    rows = {row.kind: row for row in report_of(native(annotation, default)).rows if row.static}
+    assert rows["value"].verdict is CheckVerdict.OK
+    if "type" in rows:
+        assert rows["type"].verdict is CheckVerdict.WARNING
+
+
+def with_metadata(restore: Callable[[Any], Any]) -> Any:
+    """Return a class that flattens its metadata sorted, as `flax.nnx.Variable` does."""
+
+    class Variable:
+        def __init__(self, w: jax.Array) -> None:
+            self.w = w
+            self.metadata = {"ref": 1, "eager": True, "inner": {"b": 1, "a": 2}}
+
+    def unflatten(aux: Any, children: Any) -> Any:
+        made = object.__new__(Variable)
+        (made.w,), made.metadata = children, restore(dict(aux))
+        return made
+
+    jax.tree_util.register_pytree_node(
+        Variable, lambda one: ((one.w,), sorted(one.metadata.items())), unflatten
+    )
+    return Variable
+
+
+def test_a_dict_comes_back_in_another_order() -> None:
+    """JAX sorts the keys of a dict, and so may a class; values, types and keys are to stay."""
+
+    def sort(drawn: Any) -> Any:
+        return drawn | {"inner": dict(sorted(drawn["inner"].items()))}
+
+    laws = [Law.ROUND_TRIP, Law.IDENTITY_MAP]
+    check_pytree(with_metadata(sort), laws=laws)
+    others: list[Any] = [{"eager": 1}, {"more": 1}, {"inner": {"b": 1, "a": 2.0}}]
+    for other in others:
+        with pytest.raises(LawViolation, match="metadata"):
+            check_pytree(with_metadata(lambda drawn, new=other: sort(drawn) | new), laws=laws)
+
+
+class Unhashable:
+    __hash__ = None  # type: ignore[assignment]  # as that of a class with an own ==
+
+    def __init__(self, size: int = 3) -> None:
+        self.size = size
+
+    def __repr__(self) -> str:
+        return f"Unhashable({self.size})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Unhashable) and self.size == other.size
+
+
+@dataclasses.dataclass(frozen=True)
+class Holder:
+    parts: Any
+
+
+DEEP: list[Any] = [
+    [1], {1}, ({"a": ([1],)},), Holder([1]), Two([1], 2), (Unhashable(),),  # type: ignore[arg-type]
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", DEEP, ids=str)
+def test_what_changes_in_place_at_any_depth(value: Any) -> None:
+    """It is a warning at each depth, and names the field."""
+    verdict, report = law_of(native(Any, value), Law.AUX_DATA_HASH)
+    assert (verdict, report.passed) == (CheckVerdict.WARNING, True)
+    (warning,) = report.warnings
+    assert warning.path == "Native.it"
+
+
+class OwnList:
+    """Its library puts a list of names into aux_data, as penzai does."""
+
+    def __init__(self, w: jax.Array) -> None:
+        self.w = w
+
+    def tree_flatten(self) -> Any:
+        return (self.w,), ["w"]
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, children: Any) -> Any:
+        return cls(*children)
+
+
+class OtherList(OwnList):
+    pass
+
+
+class _Odd:
+    """Equal ones have two hashes."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Odd)
+
+    def __hash__(self) -> int:
+        type(self).count += 1
+        return self.count
+
+
+for each in (OwnList, OtherList):
+    jax.tree_util.register_pytree_node_class(each)
+
+
+def test_aux_data_of_the_library_itself() -> None:
+    """A list that it makes at each flatten is a warning, and of the library, not of a field."""
+    verdict, report = law_of(OwnList, Law.AUX_DATA_HASH)
+    assert (verdict, report.passed) == (CheckVerdict.WARNING, True)
+    (warning,) = report.warnings
+    assert warning.path == "OwnList"
+    with pytest.raises(LawViolation):  # the law itself is what it was
+        check_pytree(OwnList, laws=["aux-data-hash"])
+    assert law_of(OwnList, Law.AUX_DATA_HASH, warnings_as_errors=True)[0] == CheckVerdict.VIOLATION
+    program = jax.jit(lambda tree: tree)
+    assert isinstance(program(OwnList(jax.numpy.ones(3))), OwnList)  # JAX hashes no aux_data
+
+
+@dataclasses.dataclass
+class Chain:
+    w: float
+    n: int
+    next: "Chain | None" = None
+
+
+jax.tree_util.register_dataclass(Chain, ["w", "next"], ["n"])
+
+
+def test_the_static_of_a_part_of_the_same_class() -> None:
+    """The aux_data of a node need not depend on the statics of the nodes inside it."""
+    chain = st.just(Chain(1.0, 1, Chain(1.0, 2)))
+    check_pytree(chain, laws=["aux-data-hash"], settings=settings(max_examples=20), seed=0)
+
+
+def test_what_makes_a_program_wrong_is_a_failure() -> None:
+    """Statics whose == raises fail, and a hash that is wrong."""
+    assert law_of(native(_Odd, _Odd()), Law.AUX_DATA_HASH)[0] == CheckVerdict.VIOLATION
+
+    @dataclasses.dataclass
+    class Raising:
+        it: Any = dataclasses.field(default_factory=lambda: jax.numpy.ones(3))
+
+    jax.tree_util.register_dataclass(Raising, [], ["it"])
+    assert law_of(Raising, Law.TREEDEF_EQUALITY)[0] == CheckVerdict.VIOLATION
+
+
+@pytest.mark.slow
+def test_once_a_library() -> None:
+    """Distinct classes and types of statics are told of the first class; lists of each field."""
+    known: set[tuple[str, str]] = set()
+    laws = Law.STATIC_TYPES, Law.DISTINCT_CLASSES, Law.AUX_DATA_HASH
+    classes = [
+        native(int, 1),
+        native(list[int], [1]),
+        native(tuple[list[int], int], ([1], 2)),
+        OwnList,
+        OtherList,
+    ]
+    reports = [laws_of(cls, *laws, examples=3, known=known) for cls in classes]
+    told = [[warning.law for warning in report.warnings] for report in reports]
+    assert told == [
+        ["static-types", "distinct-classes"], ["aux-data-hash"], ["aux-data-hash"],
+        ["aux-data-hash"], [],
+    ]  # fmt: skip
+    assert all(report.passed for report in reports)
+    assert [each.verdict for each in reports[2].laws] == ["warning"] * 3

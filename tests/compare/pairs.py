@@ -2,10 +2,12 @@
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import pytest
 from tests.kit.inside import count_events
 
 import leafwise as lw
@@ -98,3 +100,52 @@ def two_calls(
         later = lw.signature(*after[0], **after[1], **statics)
         outcome = observed(jitted, after)
     return Seen(outcome, later.explain(earlier), earlier == later)
+
+
+HEAD = """
+from collections import OrderedDict, namedtuple
+import jax, jax.numpy as jnp, numpy as np, optax
+from functools import partial
+from jax.tree_util import Partial
+from tests.compare.pairs import call, deleted, first_device, helper, ones
+from tests.kit.specimens import Equinox, Flax, Jdc, Plain, Slotted
+Pair = namedtuple("Pair", ["a", "b"])  # the old way is a specimen, too
+NAN = float("nan")
+class Machine:  # it compares by identity
+    def method(self): return 1
+def closure(): return lambda: None
+"""
+
+
+class Row(NamedTuple):
+    """The arguments of two calls, what JAX does for the second one, and the reason's place."""
+
+    name: str
+    before: str
+    after: str
+    outcome: str
+    place: str
+
+
+def rows(table: str) -> list[Any]:
+    """Return the rows of a table."""
+    found = re.findall(r"(.*?): (.*) \| (.*) -> (\w+)(?:, )?(.*)\n", table)
+    return [pytest.param(Row(*cells), id=cells[0]) for cells in found]
+
+
+def check_row(row: Row, **options: Any) -> None:
+    """Check that JAX does what a row says, and that leafwise predicts it, with path and kind."""
+    names: dict[str, Any] = {}
+    exec(f"{HEAD}calls = call({row.before}), call({row.after})", names)  # noqa: S102  # ours
+    seen = two_calls(*names["calls"], **options)
+    assert seen.outcome == row.outcome, "the table is wrong about JAX"
+    assert seen.predicted.outcome == row.outcome, str(seen.predicted)
+    if row.outcome != "error":
+        assert seen.equal is (row.outcome in ("reuse", "dispatch"))
+    assert not seen.predicted.unsound
+    if row.outcome == "reuse":
+        assert not seen.predicted.reasons
+        return
+    reason = seen.predicted.reasons[0]
+    assert f"{reason.path}: {reason.kind}" == row.place
+    assert reason.path in str(seen.predicted)

@@ -72,11 +72,7 @@ F3 = jax.ShapeDtypeStruct((3,), jnp.float32)
 PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
     "same": (Params(jnp.ones(3), Opt(0.1)), Params(jnp.zeros(3), Opt(0.2)), []),
     "type of a static": (Opt(1.0, 1), Opt(1.0, True), ["n (static): 1 -> True"]),
-    "deep in a static": (
-        Plain(1.0, ((1, 2),)),
-        Plain(1.0, ((1.0, 2),)),
-        ["n (static): ((1, 2),) -> "],
-    ),
+    "deep static": (Plain(1.0, ((1, 2),)), Plain(1.0, ((1.0, 2),)), ["n (static): ((1, 2),) -> "]),
     "class": (Params(1.0, Opt(1.0)), Params(1.0, Plain(1.0)), ["opt (class): Opt -> Plain"]),
     "plain class": (Plain(1.0), B(1.0), ["the tree (class): Plain -> B"]),
     "class and more": (
@@ -127,11 +123,7 @@ PAIRS: dict[str, tuple[Any, Any, list[str]]] = {
         *(1.0, np.float32(1)),
         ["the tree: weak type float32[] (Python scalar, weakly typed) -> float32[] (numpy"],
     ),
-    "no array": (
-        {"f": "a"},
-        {"f": jnp.ones(3)},
-        ["['f']: kind 'a' (str) -> float32[3] (jax array)"],
-    ),
+    "text": ({"f": "a"}, {"f": jnp.ones(3)}, ["['f']: kind 'a' (str) -> float32[3] (jax array)"]),
     "keys of random": (jax.random.key(0), jax.random.key(1), []),
     "implementations": (
         *(jax.random.key(0), jax.random.key(0, impl="rbg")),

@@ -13,12 +13,10 @@ from typing import Any
 
 import jax
 import pytest
-from tests.kit.inside import from_json
+from tests.kit.inside import UNNAMED_CONFIG, Cause, from_json
 from tests.kit.specimens import Slotted
 
 import leafwise as lw
-from leafwise._compare.fixes import Cause
-from leafwise._jax.context import UNNAMED_CONFIG
 from leafwise.types import Outcome, Reason, ReasonKind, Signature
 
 TABLE = Path(__file__).with_name("sentences.txt")

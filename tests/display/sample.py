@@ -15,10 +15,9 @@ from tests.kit.inside import (
     Report,
     Seconds,
     SiteRecord,
+    Verbatim,
     findings,
 )
-
-from leafwise._objects.stand_ins import Verbatim
 
 HOSTILE = (
     "<script>alert(1)</script>",

@@ -1,11 +1,9 @@
 """`lw.show`: what is drawn of a tree, and that nothing in it can spoil the picture."""
 
 import collections
-import contextlib
 import io
 import re
 import sys
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -16,8 +14,6 @@ from jax.sharding import NamedSharding, PartitionSpec
 from tests.objects.samples import Pair
 
 import leafwise as lw
-
-PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "show.md"
 
 
 @lw.pytree
@@ -62,9 +58,6 @@ def names(text: str) -> list[str]:
 
 def names_and_notes(text: str) -> list[str]:
     return [re.sub(r"^[│├└─ ]+|  +\d+ B$", "", line) for line in text.splitlines()]
-
-
-# ------------------------------------------------------------------ what is shown
 
 
 def test_every_library_shows_its_statics() -> None:
@@ -179,9 +172,6 @@ def test_nothing_is_read_or_moved() -> None:
     assert "4 TiB" in text
 
 
-# ------------------------------------------------------------------ bytes
-
-
 def test_bytes_add_up() -> None:
     """The bytes of a branch are the sum of its leaves' `nbytes`, at any depth that is drawn."""
     rng = np.random.default_rng(0)
@@ -222,9 +212,6 @@ def test_size_without_a_point_is_exact(nbytes: int, text: str) -> None:
     assert shown.endswith(f"  {text}")
 
 
-# ------------------------------------------------------------------ large and odd trees
-
-
 class Raises:
     def __repr__(self) -> str:
         raise RuntimeError("no")
@@ -251,9 +238,6 @@ def test_values_cannot_spoil_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(len(line) <= 100 for line in wide.splitlines())
 
 
-# ------------------------------------------------------------------ text
-
-
 def test_terminal_decides_on_width(monkeypatch: pytest.MonkeyPatch) -> None:
     """`print` takes the terminal's width."""
     diagram = lw.show({"x" * 300: 1})
@@ -274,15 +258,3 @@ def test_encoding_decides_on_letters(encoding: str, monkeypatch: pytest.MonkeyPa
         text = raw.getvalue().decode(encoding)
     assert ("├─ " in text) == (encoding != "ascii")
     assert ("|- " in text) == (encoding == "ascii")
-
-
-def test_page_shows_what_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The outputs in docs/how-to/show.md are those of its code."""
-    monkeypatch.setenv("COLUMNS", "80")
-    page = PAGE.read_text("utf-8")
-    output = io.StringIO()
-    namespace: dict[str, Any] = {"__name__": "page"}
-    with contextlib.redirect_stdout(output):
-        for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
-            exec(block, namespace)  # noqa: S102  # it is what is tested
-    assert output.getvalue() == "".join(re.findall(r"```text\n(.*?)```", page, re.DOTALL))

@@ -14,45 +14,18 @@ import logging
 import re
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sybil import Document, Example, Region
 from sybil.parsers.markdown.lexers import FencedCodeBlockLexer
 
-from leafwise._jit.jax_errors import SECTIONS, section_for
-
 ROOT = Path(__file__).parents[2]
 AT_NIGHT = ("property-tests.md", "slow-loop.md", "slow-compile.md", "many-devices.md", "loops.md")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 RAISES = re.compile(r"# raises: ([\w.]+)\s*$")
-
-
-def python_blocks(document: Document) -> Iterator[Region]:
-    """Find the blocks; sybil's own parser would pass over `python title="..."`."""
-    lexer = FencedCodeBlockLexer(r"py(thon)?(?![\w-])[^\n]*", mapping={"source": "source"})
-    for region in lexer(document):
-        region.parsed = region.lexemes["source"]
-        region.evaluator = run_block
-        yield region
-
-
-def said_blocks(document: Document) -> Iterator[Region]:
-    """Find what the page says that JAX says."""
-    lexer = FencedCodeBlockLexer('text title="JAX says"', mapping={"source": "source"})
-    for region in lexer(document):
-        region.parsed = region.lexemes["source"]
-        region.evaluator = compare_said
-        yield region
-
-
-def printed_blocks(document: Document) -> Iterator[Region]:
-    """Find the blocks of text: one that follows a block which printed something is its output."""
-    for region in FencedCodeBlockLexer("text", mapping={"source": "source"})(document):
-        region.parsed = region.lexemes["source"]
-        region.evaluator = compare_printed
-        yield region
 
 
 PRINTED: list[str] = []  # what the last block printed, until a text was compared with it
@@ -101,6 +74,8 @@ def texts_of(error: BaseException | None) -> Iterator[str]:
 
 def run_block(example: Example) -> None:
     """Run one block, statement by statement, numbered as in its page."""
+    from tests.kit.inside import section_for  # which the check of types has no need of
+
     SAID.clear()
     PRINTED.clear()
     # Blank lines in front make tracebacks and `inspect.getsource` show the page itself.
@@ -123,6 +98,24 @@ def run_block(example: Example) -> None:
             PRINTED.clear()  # the text below is that of the error
         else:
             assert not wanted, f"{example.path}:{statement.lineno} did not raise {wanted[0]}"
+
+
+def blocks(fence: str, evaluate: Callable[[Example], None]) -> Callable[[Document], Any]:
+    """Return what finds blocks; sybil's own parser would pass over `python title="..."`."""
+    lexer = FencedCodeBlockLexer(fence, mapping={"source": "source"})
+
+    def find(document: Document) -> Iterator[Region]:
+        for region in lexer(document):
+            region.parsed, region.evaluator = region.lexemes["source"], evaluate
+            yield region
+
+    return find
+
+
+python_blocks = blocks(r"py(thon)?(?![\w-])[^\n]*", run_block)
+said_blocks = blocks('text title="JAX says"', compare_said)
+# One that follows a block which printed something is its output.
+printed_blocks = blocks("text", compare_printed)
 
 
 def run_page(path: Path, monkeypatch: pytest.MonkeyPatch) -> int:
@@ -160,6 +153,8 @@ def test_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_each_error_of_jax_leads_to_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `leafwise explain` names of an error is the section that it is raised in."""
+    from tests.kit.inside import SECTIONS
+
     LINKS.clear()
     page = ROOT / "docs" / "how-to" / "troubleshooting.md"
     run_page(page, monkeypatch)
@@ -169,24 +164,6 @@ def test_each_error_of_jax_leads_to_its_section(monkeypatch: pytest.MonkeyPatch)
         section = re.sub(r"[^\w-]+", "-", re.sub(r"[^\w\s-]", "", heading)).lower()
         assert link.endswith(f"/how-to/troubleshooting/#{section}")
     assert {link.rpartition("#")[2] for _, link in LINKS} == set(SECTIONS)
-
-
-def _page(folder: Path, *blocks: str) -> Path:
-    page = folder / "page.md"
-    page.write_text("# Title\n\n" + "\n\nText.\n\n".join(blocks) + "\n")
-    return page
-
-
-def test_blocks_share_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A later block sees the names of an earlier one, also when the fence has a title."""
-    page = _page(
-        tmp_path,
-        "```python\nx = 1\n```",
-        '```python title="again"\nassert x == 1\n```',
-        "- indented\n\n    ```py\n    assert x == 1\n    ```",
-        "```text\nnot Python\n```",
-    )
-    assert run_page(page, monkeypatch) == 4
 
 
 @pytest.mark.parametrize(
@@ -208,5 +185,7 @@ def test_failures_are_seen(
     block: str, failure: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An exception not announced, another than announced, or none at all fails the page."""
+    page = tmp_path / "page.md"
+    page.write_text(f"# Title\n\n{block}\n")
     with pytest.raises(failure):
-        run_page(_page(tmp_path, block), monkeypatch)
+        run_page(page, monkeypatch)

@@ -4,7 +4,6 @@ import copy
 import dataclasses
 import pickle
 import re
-import tomllib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -92,9 +91,3 @@ def test_each_class_has_a_section() -> None:
     """The headings of the page are the classes: tests/site looks at the anchors that they get."""
     headings = re.findall(r"^### `(\w+)`$", PAGE, re.MULTILINE)
     assert sorted(headings) == sorted(NAMES)
-
-
-def test_the_address_is_that_of_the_project() -> None:
-    """What PyPI shows as the documentation is what the links of errors start with."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["urls"]["Documentation"] == errors.DOCS

@@ -1,46 +1,43 @@
 """The figures and pictures of README.md and docs/ show what JAX does now, and can be read."""
 
 import importlib
-import importlib.util
 import json
 import re
-import sys
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 import pytest
 from tests.kit.inside import to_json
 
 DOCS = Path(__file__).parents[2] / "docs"
-NAMES = ("captured.svg", "key.svg", "second-call.svg")
-ALL = (*NAMES, "loops-memory.svg")
 
 
-@pytest.fixture(scope="module")
-def figures() -> Iterator[ModuleType]:
-    """Return the script that draws them."""
+def script(name: str) -> Any:
+    """Return a script that draws, which finds its neighbours."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(DOCS)
-        yield importlib.import_module("figures")
-        for name in ("figures", "drawing"):
-            patch.delitem(sys.modules, name)
+        return importlib.import_module(name)
 
 
-def test_every_figure_is_known(figures: ModuleType) -> None:
-    """The names are those that the script draws."""
-    assert tuple(figures.FIGURES) == NAMES
+figures, pictures = map(script, ("figures", "pictures"))
+DRAWN = {**figures.FIGURES, **pictures.PICTURES}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_figure_is_current(figures: ModuleType, name: str) -> None:
-    """The committed figure is the one that would be drawn from a run now."""
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.nightly] * (name in pictures.PICTURES))
+        for name in DRAWN
+    ],
+)
+def test_figure_is_current(name: str) -> None:
+    """The committed figure or picture is the one that would be drawn from a run now."""
     kept = (DOCS / "images" / name).read_text(encoding="utf-8")
-    assert figures.FIGURES[name]() == kept, "run python docs/figures.py and look at the figures"
+    assert DRAWN[name]() == kept, "run docs/figures.py or docs/pictures.py, and look at them"
 
 
-def test_code_of_the_figure_is_the_code_that_runs(figures: ModuleType) -> None:
+def test_code_of_the_figure_is_the_code_that_runs() -> None:
     """The lines shown are executed, and give the jaxpr that stands below them."""
     shown = (DOCS / "images" / "captured.svg").read_text(encoding="utf-8")
     namespace = {"jax": figures.jax, "jnp": figures.jnp}
@@ -52,7 +49,7 @@ def test_code_of_the_figure_is_the_code_that_runs(figures: ModuleType) -> None:
     assert all(line.strip() in words for line in jaxpr.splitlines())
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", [*figures.FIGURES, "loops-memory.svg"])
 def test_figure_speaks_to_all(name: str) -> None:
     """A figure has a title and a description, colours for dark pages, and a page with alt text."""
     svg = (DOCS / "images" / name).read_text(encoding="utf-8")
@@ -69,22 +66,6 @@ def test_figure_speaks_to_all(name: str) -> None:
     alts = re.findall(rf"!\[([^\]]+)\]\(\.\./images/{re.escape(name)}\)", pages)
     assert alts
     assert all(len(alt) > 60 for alt in alts)
-
-
-spec = importlib.util.spec_from_file_location("pictures", DOCS / "pictures.py")
-assert spec is not None
-assert spec.loader is not None
-pictures = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(pictures)
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("name", sorted(pictures.PICTURES))
-def test_picture_is_current(name: str) -> None:
-    """The committed picture is the one that would be drawn now."""
-    drawn = pictures.PICTURES[name]()
-    kept = (DOCS / "images" / name).read_text(encoding="utf-8")
-    assert drawn == kept, "run python docs/pictures.py and look at the pictures"
 
 
 @pytest.mark.nightly

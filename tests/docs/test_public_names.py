@@ -1,15 +1,23 @@
-"""Every public name is documented, and every page can be found."""
+"""Every public name is documented, examples in docstrings run, and every page can be found.
+
+Examples may use every public name, `lw`, `jax`, `jnp` and `np` without importing it.
+"""
 
 import ast
+import doctest
 import importlib
 import inspect
 import itertools
 import re
 import tomllib
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
 
 import leafwise
 from leafwise.testing import Law
@@ -73,11 +81,6 @@ def test_the_laws_are_in_the_reference() -> None:
     assert [line for line in lines if line.startswith("| `")] == rows
 
 
-def test_versions_agree() -> None:
-    """The version in the package is the one in pyproject.toml."""
-    assert leafwise.__version__ == metadata.version("leafwise")
-
-
 def _pages(nav: Any) -> Iterator[str]:
     if isinstance(nav, str):
         yield nav
@@ -91,3 +94,46 @@ def test_navigation_lists_the_pages() -> None:
     written = [page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")]
     ours = [page for page in written if page.startswith("contributing/")]
     assert sorted(_pages(nav)) == sorted({*written} - {*ours})
+
+
+SOURCE = Path(leafwise.__file__).parent
+WITH_EXAMPLES = sorted(
+    ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+    for path in SOURCE.rglob("*.py")
+    if ">>>" in path.read_text(encoding="utf-8")
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
+def test_docstring_examples(name: str) -> None:
+    """Every example prints what its docstring says."""
+    module = importlib.import_module(name)
+    options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
+    namespace = {each: getattr(leafwise, each) for each in leafwise.__all__}
+    namespace |= {"lw": leafwise, "jax": jax, "jnp": jnp, "np": np}
+    assert doctest.testmod(module, extraglobs=namespace, optionflags=options).failed == 0
+
+
+FILES = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "src").rglob("*.py")]
+BETTER = {
+    "is not a ...": r"(?<![Tt]here )\b(is|are|was|were) no (?!(longer|more|other)\b)[a-z`]",
+    "or None; without one": r"\b(is|are|was|were) none\b",
+    "code of the user": r"\bof the user's(?! \w)",
+    "a verb that says what it does": r'"""Let\b',
+    "no caller; who": r"\b(any|no|some)body\b|\bwhoever\b",
+    "what it is given; what it says": r"\b(is|was|are|were|has|have) told\b",
+}
+"""For each expression what stands in its place."""
+
+
+def test_turns_of_phrase() -> None:
+    """Each has a shorter way to say it, which stands there instead."""
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()} (better: {better})"
+        for path in FILES
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        for better, pattern in BETTER.items()
+        if re.search(pattern, line)
+    ]
+    assert found == []

@@ -1,5 +1,6 @@
-"""The README says what is so, and works on PyPI."""
+"""The README says what is so, works on PyPI, and what a release is made of fits together."""
 
+import ast
 import dataclasses
 import re
 import tomllib
@@ -16,14 +17,14 @@ import jax_dataclasses
 import pytest
 from flax import struct
 
+import leafwise
 import leafwise as lw
+from leafwise import errors
 from leafwise.testing import Law
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-
-# --------------------------------------------------------------------------- next to others
 
 runs: list[object] = []
 
@@ -149,20 +150,11 @@ def row(claim: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-@pytest.mark.parametrize("claim", CLAIMS)
-def test_the_table_holds(claim: str) -> None:
-    """Each cell says what the installed library does."""
-    assert row(claim) in README
-
-
-def test_the_table_has_no_other_rows() -> None:
-    """Nothing in the table is untried."""
+def test_the_table_holds() -> None:
+    """Each cell says what the installed library does, and no row is untried."""
     header = f"| | {' | '.join(LIBRARIES)} |"
     table = README[README.index(header) :].partition("\n\n")[0].splitlines()
-    assert [line.split(" | ")[0].removeprefix("| ") for line in table[2:]] == list(CLAIMS)
-
-
-# --------------------------------------------------------------------------- the rest
+    assert table[2:] == [row(claim) for claim in CLAIMS]
 
 
 @pytest.mark.slow
@@ -177,19 +169,14 @@ def test_the_tests_that_it_shows_pass() -> None:
     tests[0]()
 
 
-def on_pypi() -> str:
-    """Return the README as it is published."""
+def test_links_work_on_pypi() -> None:
+    """Every link and picture of the published README leads to the project's sites."""
     hook = PYPROJECT["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     assert hook["fragments"] == [{"path": "README.md"}]
     text = README
     for each in hook["substitutions"]:
         text = re.sub(each["pattern"], each["replacement"], text)
-    return text
-
-
-def test_links_work_on_pypi() -> None:
-    """Every link and picture of the published README leads to the project's sites."""
-    targets = re.findall(r"\]\(([^)\s]+)\)", on_pypi())
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
     assert len(targets) > 10
     urls = PYPROJECT["project"]["urls"]
     ours = (urls["Documentation"], urls["Repository"])
@@ -229,14 +216,6 @@ def test_the_badges_are_true() -> None:
     assert len(README.splitlines()) <= 130
 
 
-def test_the_site_is_where_the_links_lead() -> None:
-    """The addresses of the site builder are those of the project."""
-    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
-    urls = PYPROJECT["project"]["urls"]
-    assert site["site_url"] == urls["Documentation"]
-    assert site["repo_url"] == urls["Repository"]
-
-
 def test_the_extras_are_listed() -> None:
     """The table of extras has each of them."""
     table = README.partition("| with |")[2].partition("\n\n")[0]
@@ -249,3 +228,68 @@ def test_the_commands_of_a_checkout() -> None:
     command = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()[-1]
     assert f"```sh\n{command}\n```" in README
     assert f"```sh\n{command.replace('-s tests', '-s demo')}\n```" in README
+
+
+PROJECT = PYPROJECT["project"]
+
+
+def test_fragments_are_well_named() -> None:
+    """towncrier finds each fragment: `<topic>.<kind>.md`, with a text that stands for itself."""
+    kinds = [each["directory"] for each in PYPROJECT["tool"]["towncrier"]["type"]]
+    named = re.compile(rf"[a-z0-9-]+\.({'|'.join(kinds)})\.md")
+    fragments = {*(ROOT / "changelog.d").glob("*.md")} - {ROOT / "changelog.d" / "README.md"}
+    wrong = [path.name for path in fragments if not named.fullmatch(path.name)]
+    assert not wrong
+    texts = {path.name: path.read_text(encoding="utf-8") for path in fragments}
+    assert [name for name, text in texts.items() if not text.strip() or text[0] in "#-* "] == []
+    readme = (ROOT / "changelog.d" / "README.md").read_text(encoding="utf-8")
+    assert [kind for kind in kinds if f"`{kind}`" not in readme] == []
+
+
+def test_sessions_that_are_named_exist() -> None:
+    """Workflows name sessions of noxfile.py, and CONTRIBUTING.md names all of them."""
+    tree = ast.parse((ROOT / "noxfile.py").read_text(encoding="utf-8"))
+    sessions = {
+        each.name
+        for each in tree.body
+        if isinstance(each, ast.FunctionDef)
+        and any("nox.session" in ast.unparse(decorator) for decorator in each.decorator_list)
+    }
+    table = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)) == sessions
+    read = [*(ROOT / ".github").rglob("*.yml"), ROOT / ".readthedocs.yaml"]
+    named = {
+        word
+        for path in read
+        for line in re.findall(r"(?:nox -s |sessions: )([a-z_ ]+)", path.read_text())
+        for word in line.split()
+    }
+    assert named
+    assert named <= sessions
+
+
+def test_supported_versions_are_said_once() -> None:
+    """Classifiers, workflows and the page on support name the same versions."""
+    pythons = re.findall(r":: (3\.\d+)\n", "\n".join(PROJECT["classifiers"]) + "\n")
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    for name in ("tests", "nightly"):
+        workflow = (ROOT / ".github" / "workflows" / f"{name}.yml").read_text(encoding="utf-8")
+        assert re.findall(r"^ +(3\.\d+)$", workflow, re.MULTILINE) == pythons
+    page = (ROOT / "docs" / "reference" / "support.md").read_text(encoding="utf-8").lower()
+    floors = dict(each.split(">=") for each in PROJECT["dependencies"] if "jaxlib" not in each)
+    floors["python"] = pythons[0]
+    assert [name for name, floor in floors.items() if f"\n| {name} | {floor} |" not in page] == []
+
+
+def test_addresses_agree() -> None:
+    """All lead where the wheel's metadata lead, errors and the site included; so do versions."""
+    urls = PROJECT["urls"]
+    assert all(url.startswith((urls["Repository"], urls["Documentation"])) for url in urls.values())
+    assert leafwise.__version__ == PROJECT["version"]
+    site = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    assert site["site_url"] == errors.DOCS == urls["Documentation"]
+    assert site["repo_url"] == urls["Repository"]
+    for name in ("CITATION.cff", ".github/ISSUE_TEMPLATE/config.yml"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        assert urls["Documentation"] in text
+        assert urls["Repository"] in text

@@ -1,13 +1,11 @@
 """The tutorials: each step takes away what was found, and nothing is left in the last script."""
 
-import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.processes import Runner
 
 from leafwise.errors import RetraceError
 
@@ -31,12 +29,10 @@ def changed(script: str, diff: str) -> str:
 
 def explain(script: str, folder: Path, *options: str) -> tuple[str, Any]:
     """Return what a script prints, and the report of `leafwise explain` on it."""
-    path, report = folder / "train.py", folder / "report.json"
-    path.write_text(script, encoding="utf-8")
-    options = *options, "--output-format=json", "-o", str(report)
-    command = [sys.executable, "-m", "leafwise", "explain", *options, str(path)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    return done.stdout, json.loads(report.read_text(encoding="utf-8"))
+    runner = Runner(folder)
+    done, report = runner.report(*options, runner.write(script, "train.py"))
+    assert done.returncode == 0, done.stderr
+    return done.stdout, report
 
 
 @pytest.mark.nightly

@@ -13,10 +13,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture(scope="module")
 def load_example() -> Iterator[Callable[[str], ModuleType]]:
-    """Return a function that imports an example by name, again for each test module.
-
-    Its jitted functions are new objects then, so their caches are empty.
-    """
+    """Return what imports an example, again for each test module, so that its caches are empty."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(EXAMPLES)  # as when it runs as a script
 

@@ -1,12 +1,11 @@
 import json
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.processes import Runner
 
 pytestmark = pytest.mark.nightly  # twelve compiles of a network, in a process of their own
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -25,12 +24,9 @@ def explain(script: str, folder: Path) -> tuple[dict[str, Any], str]:
     """Run the command on an example; return its report, and what it printed."""
     report, page = folder / "report.json", folder / "report.html"
     options = "--output-format=json", "-o", str(report), "--html", str(page)
-    command = [sys.executable, "-m", "leafwise", "explain", *options, script]
     # One device, as on a plain machine.
     environment = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run(
-        command, cwd=EXAMPLES, env=environment, capture_output=True, text=True, check=False
-    )
+    done = Runner(EXAMPLES).explain(*options, script, env=environment)
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     return found, page.read_text(encoding="utf-8")

@@ -1,9 +1,9 @@
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.kit.processes import Runner
 
 from leafwise_cli import main
 
@@ -38,14 +38,7 @@ def test_check_finds_nothing(script: str, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_script_runs(script: str) -> None:
     """Run from the repository's root, an example exits with 0 and ends with a sentence."""
-    done = subprocess.run(
-        [sys.executable, f"examples/{script}"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONWARNINGS": "error"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=240,
-    )
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    done = Runner(ROOT).run(f"examples/{script}", env=environment)
     assert done.returncode == 0, done.stderr
     assert done.stdout.rstrip().endswith(".")

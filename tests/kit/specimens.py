@@ -131,23 +131,38 @@ class Pair(NamedTuple):
     b: float
 
 
-@jax.tree_util.register_pytree_with_keys_class
-class Hand:
-    """Written by hand, and right."""
+class ByHand:
+    """Registered by hand, and right: subclasses name their children and their statics."""
 
-    def __init__(self, w: jax.Array, n: int = 1) -> None:
-        self.w = w
-        self.n = n
+    dynamic: tuple[str, ...] = ("x",)
+    static: tuple[str, ...] = ()
 
-    def tree_flatten_with_keys(self) -> tuple[Any, Any]:
-        return ((jax.tree_util.GetAttrKey("w"), self.w),), (type(self.n), self.n)
+    def __init_subclass__(cls) -> None:
+        jax.tree_util.register_pytree_node_class(cls)
+
+    def children(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in self.dynamic)
+
+    def arguments(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.static}
+
+    def tree_flatten(self) -> Any:
+        return self.children(), tuple((k, type(v), v) for k, v in self.arguments().items())
 
     @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> "Hand":
+    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
         self = object.__new__(cls)
-        (self.w,) = children
-        self.n = aux[1]
+        vars(self).update(zip(cls.dynamic, children, strict=True))
+        vars(self).update((name, value) for name, _, value in aux)
         return self
+
+
+class Hand(ByHand):
+    dynamic = ("w",)
+    static = ("n",)
+
+    def __init__(self, w: jax.Array, n: int = 1) -> None:
+        self.w, self.n = w, n
 
 
 arrays = st.integers(0, 3).map(lambda n: jnp.full(n % 3 + 1, float(n)))

@@ -1,14 +1,17 @@
 """`check_pytree`: who keeps the laws, who breaks which, and what is said of it."""
 
 import dataclasses
-from collections.abc import Hashable
-from typing import Any
+import functools
+import itertools
+import re
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, Generic, TypeVar
 
-import hypothesis
+import attrs
 import jax
 import jax.numpy as jnp
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
@@ -19,11 +22,7 @@ from . import specimens
 from .specimens import Params
 
 FEW = settings(max_examples=15, derandomize=True, deadline=None)
-OURS = [
-    specimens.Params,
-    specimens.Leafless,
-    specimens.Keyed,
-]
+OURS = [specimens.Params, specimens.Leafless, specimens.Keyed]
 OURS_AT_NIGHT = [
     specimens.Slotted,
     specimens.Many,
@@ -97,20 +96,18 @@ def test_the_message() -> None:
 def test_the_counterexample_is_small() -> None:
     """What is shown is the simplest instance that breaks the law, not the first one met."""
 
-    @jax.tree_util.register_pytree_node_class
-    class Picky:
+    class Picky(specimens.ByHand):
+        static = ("n",)
+
         def __init__(self, x: float, n: int) -> None:
             self.x, self.n = x, n
 
         def __repr__(self) -> str:
             return f"Picky(x={self.x}, n={self.n})"
 
-        def tree_flatten(self) -> Any:
-            return (self.x,), (type(self.n), self.n)
-
         @classmethod
         def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-            return cls(*children, min(aux[1], 17))
+            return cls(*children, min(aux[0][2], 17))
 
     instances = st.builds(Picky, st.floats(), st.integers(0, 10**6))
     with pytest.raises(LawViolation, match=r"Picky\(x=0.0, n=18\)") as caught:
@@ -152,9 +149,7 @@ def test_examples_follow_the_settings() -> None:
 
 
 @given(st.integers(0, 3))
-@settings(
-    max_examples=3, deadline=None, suppress_health_check=[hypothesis.HealthCheck.nested_given]
-)
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.nested_given])
 def test_inside_a_hypothesis_test(n: int) -> None:
     """It can be called from a property test, which draws what it checks."""
     check_pytree(
@@ -164,25 +159,21 @@ def test_inside_a_hypothesis_test(n: int) -> None:
     )
 
 
-def test_not_a_class() -> None:
-    """An instance, or anything else, is refused with what to write."""
-    with pytest.raises(TypeError, match=r"got Params\(.*\n  fix: check_pytree\(Params\)"):
-        check_pytree(Params(1.0, 2.0))
-    with pytest.raises(TypeError, match="got None"):
-        check_pytree(None)
-
-
 def test_not_a_pytree_class() -> None:
-    """A class that JAX takes for a leaf is refused, and not passed silently."""
+    """An instance, or a class that JAX takes for a leaf, is refused, with what to write."""
 
     class Forgotten:
         def __init__(self, x: float) -> None:
             self.x = x
 
-    match = r"Forgotten is not a pytree class.*\n  fix: decorate"
-    with pytest.raises(TypeError, match=match) as error:
-        check_pytree(Forgotten, settings=FEW)
-    assert not getattr(error.value, "__notes__", []), "Hypothesis has no part in it"
+    for wrong, words in (
+        (Params(1.0, 2.0), r"got Params\(.*\n  fix: check_pytree\(Params\)"),
+        (None, "got None"),
+        (Forgotten, r"Forgotten is not a pytree class.*\n  fix: decorate"),
+    ):
+        with pytest.raises(TypeError, match=words) as error:
+            check_pytree(wrong, settings=FEW)
+        assert not getattr(error.value, "__notes__", []), "Hypothesis has no part in it"
 
 
 def test_no_such_law() -> None:
@@ -201,20 +192,6 @@ def test_no_such_law() -> None:
         check_pytree(Params, laws=3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"settings takes hypothesis.settings\(...\), got 5"):
         check_pytree(Params, settings=5)  # type: ignore[arg-type]
-
-
-@lw.pytree
-class ByContent:
-    """Functions by content, of which copies are other functions that show nothing."""
-
-    w: jax.Array
-    pair: tuple[Any, ...] = lw.static_field(compare_by="content")
-
-
-def test_a_copy_that_is_refused() -> None:
-    """Where a copy of a static is refused, the class is not blamed for it."""
-    drawn = strategies.instances(ByContent, pair=st.just((jax.numpy.tanh, jax.numpy.sin)))
-    check_pytree(drawn, settings=FEW)
 
 
 def test_whose_field_it_is() -> None:
@@ -249,19 +226,12 @@ def test_a_converter_that_converts_again() -> None:
         check_pytree(ConvertsAgain, laws=["replace"], settings=FEW)
 
 
-@lw.pytree
-class OnDevice:
-    device: lw.Static[jax.Device]
-
-
-def test_a_static_that_cannot_be_copied() -> None:
-    """A device has no copies; a shallow copy of an instance that holds it has the device."""
-    check_pytree(st.just(OnDevice(jax.devices()[0])), laws=["copies"], settings=FEW)
-
-
 @jax.tree_util.register_pytree_with_keys_class
 class Variable:
-    """Holds a reference, and shows what that holds, as the variables of flax.nnx do."""
+    """Holds a reference, and shows what that holds, as the variables of flax.nnx do.
+
+    In JAX 0.11 and 0.12, one that was pickled cannot be read.
+    """
 
     def __init__(self, value: Any) -> None:
         self.ref = value if isinstance(value, jax.Ref) else jax.new_ref(jnp.asarray(value))
@@ -283,17 +253,17 @@ class Variable:
         return made
 
 
-@pytest.mark.parametrize("law", [Law.KEY_PATHS, Law.REPLACE, Law.COPIES])
-def test_what_a_reference_holds_is_read(law: Law) -> None:
-    """The attribute at a key, and a copy, hold what the reference among the leaves does.
+@lw.pytree
+class OnDevice:
+    """A device has no copies; a shallow copy of an instance that holds it has the device."""
 
-    In JAX 0.11 and 0.12, one that was pickled cannot be read.
-    """
-    check_pytree(st.builds(Variable, st.floats(-1, 1)), laws=law, settings=FEW)
+    device: lw.Static[jax.Device]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Named:
+    """It compares by identity: it is another one with each equal name that it is given."""
+
     name: str = "a"
 
 
@@ -303,6 +273,134 @@ class HoldsNamed:
     named: lw.Static[Named]
 
 
-def test_a_static_that_compares_by_identity() -> None:
-    """It is another one with each equal name that it is given."""
-    check_pytree(HoldsNamed, laws=["static-values", "static-types"], settings=FEW)
+@lw.pytree
+class ByContent:
+    """Functions by content, of which copies are other functions that show nothing."""
+
+    w: jax.Array
+    pair: tuple[Any, ...] = lw.static_field(compare_by="content")
+
+
+@pytest.mark.parametrize(
+    ("make", "laws"),
+    [
+        (lambda: st.builds(Variable, st.floats(-1, 1)), [Law.KEY_PATHS, Law.REPLACE, Law.COPIES]),
+        (lambda: st.just(OnDevice(jax.devices()[0])), [Law.COPIES]),
+        (lambda: HoldsNamed, [Law.STATIC_VALUES, Law.STATIC_TYPES]),
+        (lambda: st.builds(ByContent, specimens.arrays, st.just((jnp.tanh, jnp.sin))), None),
+    ],
+    ids=["a reference", "a device", "by identity", "functions by content"],
+)
+def test_what_is_not_blamed(make: Any, laws: Any) -> None:
+    """What holds something that has no copy, or that is read from elsewhere, keeps the laws."""
+    check_pytree(make(), laws=laws, settings=FEW)
+
+
+T = TypeVar("T")
+
+
+class Spec:
+    """A static that is compared by a part of what its constructor takes."""
+
+    def __init__(self, a: int, b: int) -> None:
+        self.a = a
+        self.b = b
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spec) and self.a == other.a
+
+    def __hash__(self) -> int:
+        return 1
+
+
+class Renamed:
+    """A static that stores an argument that it forgets under another name, inside a tuple."""
+
+    def __init__(self, width: int, heads: int = 1) -> None:
+        self.size = width
+        self._split = ("heads", heads)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Renamed) and self.size == other.size
+
+    def __hash__(self) -> int:
+        return hash(self.size)
+
+
+class Whole(Spec):
+    """A static that compares all that it holds."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Whole) and (self.a, self.b) == (other.a, other.b)
+
+    __hash__ = Spec.__hash__
+
+
+class Rate:
+    """A static that compares all that it holds, though 0.0 equals -0.0."""
+
+    def __init__(self, rate: float) -> None:
+        self.rate = rate
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rate) and self.rate == other.rate
+
+    def __hash__(self) -> int:
+        return hash(self.rate)
+
+
+class Cached:
+    """A static with a cache, whose size is told to the cache alone, and a number of its own."""
+
+    _numbers: Iterator[int] = itertools.count()
+
+    def __init__(self, power: int, cache_size: int = 8) -> None:
+        self.power = power
+        self._number = next(self._numbers)
+        self._raised: Callable[[int], int] = functools.lru_cache(cache_size)(power.__pow__)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Cached) and self.power == other.power
+
+    def __hash__(self) -> int:
+        return hash(self.power)
+
+
+@attrs.define(unsafe_hash=True)
+class WithAName:
+    """A static whose name is declared as not compared."""
+
+    width: int
+    name: str = attrs.field(default="", eq=False)
+
+
+@lw.pytree
+class Layer(Generic[T]):
+    x: jax.Array
+    spec: T = lw.static_field()
+
+
+def check_layer(kind: Any) -> None:
+    check_pytree(Layer[kind], laws=Law.STATIC_VALUES, settings=FEW)
+
+
+def test_an_argument_that_eq_forgets_breaks_the_law() -> None:
+    """The field, the argument, both values and where to compare it are named."""
+    with pytest.raises(LawViolation) as caught:
+        check_layer(Spec)
+    assert caught.value.path == "Layer.spec"
+    message = str(caught.value)
+    assert re.search(r"Spec\(a=(\d), b=(\d)\) == Spec\(a=\1, b=(?!\2)\d\)", message)
+    assert "fix: compare `b` in `Spec.__eq__`, or make Spec a frozen dataclass" in message
+
+
+def test_an_argument_may_be_stored_under_another_name() -> None:
+    """What counts is the trace of an argument, and it may have a default."""
+    with pytest.raises(LawViolation, match=r"compare `heads` in `Renamed.__eq__`"):
+        check_layer(Renamed)
+
+
+@pytest.mark.parametrize("kind", [Whole, Rate, Cached, WithAName])
+def test_what_compares_all_that_it_holds_keeps_the_law(kind: Any) -> None:
+    """No trace, an equal float, and what is declared as not compared are no faults."""
+    check_layer(kind)

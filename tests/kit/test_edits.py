@@ -1,27 +1,49 @@
-"""`edits`: every kind of change, one at a time."""
+"""`edits`: every kind of change, one at a time, to what a class's attributes become."""
 
 import dataclasses
 import functools
 from typing import Any, Literal, NamedTuple
 
+import attrs
 import equinox as eqx
+import flax.core
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import event, find, given, settings
 from hypothesis import strategies as st
+from tests.kit.inside import (
+    edit_positions,
+    exchange,
+    field_names_of,
+    is_distinct,
+    is_kept,
+    same_leaf,
+)
+from tests.testing.strategies.seeking import drawn
 
 import leafwise as lw
-from leafwise._trees.equality import is_distinct
 from leafwise.testing import check_pytree
-from leafwise.testing.strategies._edit_positions import edit_positions
-from leafwise.testing.strategies._edits import Edit, EditKind, edits
-from leafwise.testing.strategies._leaves import same_leaf
+from leafwise.testing.strategies import Edit, EditKind, edits
 
 from . import specimens
 from .specimens import Config, Mode, Nested, Params
-from .test_view import LIBRARIES, made
+
+LIBRARIES = [
+    specimens.Params,
+    specimens.Slotted,
+    specimens.Flax,
+    specimens.Equinox,
+    specimens.Plain,
+    specimens.Jdc,
+    specimens.Hand,
+]
+
+
+def made(cls: Any) -> Any:
+    return cls(jnp.ones(3), 1.0) if cls is specimens.Params else cls(jnp.ones(3))
+
 
 EXAMPLES = settings(max_examples=100, deadline=None, database=None, derandomize=True)
 BIG = Nested(Params(jnp.ones(3), 0.5), [1.0, 2.0], {"a": np.ones(2), "b": None})
@@ -150,16 +172,9 @@ def test_statics_of_every_type(value: Any, path: str) -> None:
 def test_converters_decide_what_is_stored() -> None:
     """An edit of a converted field is what the class makes of it; what it undoes is no edit."""
     x = specimens.Converted([1.0, 2.0], n=2)
-    drawn: list[Edit[Any]] = []
-
-    @EXAMPLES
-    @given(edits(x, kinds=["static type", "static value"]))
-    def draw(edit: Edit[Any]) -> None:
-        drawn.append(edit)
-
-    draw()
-    assert {type(edit.after) for edit in drawn} == {int}
-    assert all(edit.kind is EditKind.STATIC_VALUE for edit in drawn)
+    values = drawn(edits(x, kinds=["static type", "static value"]))
+    assert {type(edit.after) for edit in values} == {int}
+    assert all(edit.kind is EditKind.STATIC_VALUE for edit in values)
 
 
 def test_a_converter_of_equinox_decides_as_well() -> None:
@@ -183,27 +198,16 @@ def test_literals_are_kept_to() -> None:
         act: lw.Static[Literal["relu", "tanh", 1]] = "relu"
         only: lw.Static[Literal[3]] = 3
 
-    drawn: set[tuple[str, Any]] = set()
-
-    @EXAMPLES
-    @given(edits(Choice(1.0), kinds=["static value"]))
-    def draw(edit: Edit[Any]) -> None:
-        drawn.add((edit.path, edit.after))
-
-    draw()
-    assert drawn == {("act", "tanh"), ("act", 1)}
+    values = {(edit.path, edit.after) for edit in drawn(edits(Choice(1.0), kinds=["static value"]))}
+    assert values == {("act", "tanh"), ("act", 1)}
 
 
 def test_kinds_and_places() -> None:
     """`kinds` and `at` narrow down what is drawn."""
-
-    @EXAMPLES
-    @given(edits(BIG, kinds=[EditKind.LEAF_VALUE, "dtype"], at=["inner.lr", "extra"]))
-    def draw(edit: Edit[Any]) -> None:
+    wanted = edits(BIG, kinds=[EditKind.LEAF_VALUE, "dtype"], at=["inner.lr", "extra"])
+    for edit in drawn(wanted):
         assert edit.kind in (EditKind.LEAF_VALUE, EditKind.DTYPE)
         assert edit.path in ("inner.lr", "extra[0]", "extra[1]")
-
-    draw()
 
 
 def test_any_pytree() -> None:
@@ -257,3 +261,56 @@ def test_bad_input() -> None:
         edits(BIG, kinds=["static value"], at="inner.w")
     with pytest.raises(ValueError, match=r"there is no edit of the kind shape"):
         edits(specimens.Leafless(), kinds=["shape"])
+
+
+@pytest.mark.parametrize("cls", LIBRARIES)
+def test_exchange(cls: Any) -> None:
+    """One attribute differs, the rest are the same objects, and the original stays."""
+    x = made(cls)
+    changed = exchange(x, "n", 7)
+    assert (changed.n, x.n != 7, changed.w is x.w, type(changed)) == (7, True, True, cls)
+    assert jax.tree.structure(changed) != jax.tree.structure(x)
+    assert jax.tree.leaves(exchange(x, "w", 2.0))[0] == 2.0
+
+
+def test_tuples_and_attrs() -> None:
+    """Namedtuples and attrs classes have their own lists of fields; a cache is not a static."""
+    frozen = flax.core.FrozenDict({"a": jnp.ones(2)})
+    assert "_hash" not in field_names_of(frozen).static
+    assert not is_kept(frozen, "_hash")
+
+    class Pair(NamedTuple):
+        a: float
+        b: float
+
+    assert field_names_of(Pair(1.0, 2.0)).dynamic == ("a", "b")
+    assert exchange(Pair(1.0, 2.0), "b", 3.0) == Pair(1.0, 3.0)
+
+    @attrs.frozen(slots=True)
+    class Frozen:
+        x: float
+        n: int = 2
+
+    lw.register(Frozen, dynamic=["x"], static=["n"])
+    assert field_names_of(Frozen(1.0)) == (("n",), ("x",))
+    assert exchange(Frozen(1.0), "n", 3).n == 3
+
+
+@pytest.mark.parametrize("value", [0.5, np.ones(2, "int32"), (0.5, 1)])
+def test_a_leaf_that_flatten_converts(value: Any) -> None:
+    """It is dynamic, though no object in its place becomes a leaf; aux_data is static."""
+
+    @jax.tree_util.register_pytree_node_class
+    class Converts:
+        def __init__(self, x: Any, n: int) -> None:
+            self.x, self.n = x, n
+
+        def tree_flatten(self) -> Any:
+            leaves = jax.tree.map(lambda leaf: np.asarray(leaf).astype("float32"), self.x)
+            return (leaves, np.ones(self.n)), self.n
+
+        @classmethod
+        def tree_unflatten(cls, n: Any, children: Any) -> Any:
+            return cls(children[0], n)
+
+    assert field_names_of(Converts(value, 3)) == (("n",), ("x",))

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
+from tests.kit.inside import other_process
 from tests.kit.processes import run_python
 
 import leafwise as lw
 from leafwise.errors import LawViolation
 from leafwise.testing import check_pytree
-from leafwise.testing._laws.other_process import folder_of
 
 from . import travellers
 
@@ -23,9 +23,15 @@ def check(cls: Any) -> None:
     check_pytree(cls, laws=["fresh-process"], settings=FEW)
 
 
-def test_a_sound_class() -> None:
-    """A class that travels whole keeps the law."""
-    check(travellers.Sound)
+def test_what_is_not_blamed() -> None:
+    """What travels whole, though it prints meanwhile, a local class, and what holds a lambda."""
+
+    @lw.pytree
+    class Local:
+        x: float
+
+    for cls in (travellers.Sound, travellers.Talkative, Local, travellers.Lambda):
+        check(cls)
 
 
 @pytest.mark.slow
@@ -48,25 +54,7 @@ def test_what_goes_wrong_abroad(cls: Any, words: str) -> None:
     check(travellers.Sound)  # another process answers, if that one ended
 
 
-def test_what_user_code_prints() -> None:
-    """What a class prints while it is unpickled does not disturb the answers."""
-    check(travellers.Talkative)
-
-
-def test_what_does_not_travel() -> None:
-    """A local class, and one that holds a lambda, are not blamed."""
-
-    @lw.pytree
-    class Local:
-        x: float
-
-    check(Local)
-    check(travellers.Lambda)
-
-
-def test_a_module_of_a_folder_that_is_not_on_the_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_module_that_is_not_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A module is found by its file; one that ends the process at import is passed over."""
     source = """
     import jax, sys
@@ -81,7 +69,7 @@ def test_a_module_of_a_folder_that_is_not_on_the_path(
     monkeypatch.syspath_prepend(tmp_path)
     for name in ("sound_module", "guarded"):
         module = importlib.import_module(name)
-        assert folder_of(name) == [str(tmp_path)]
+        assert other_process.folder_of(name) == [str(tmp_path)]
         check(module.Params)
 
 

@@ -12,13 +12,8 @@ from hypothesis import Phase, settings
 from hypothesis import strategies as st
 
 import leafwise as lw
-from leafwise.errors import CannotBuildError, LawViolation
-from leafwise.testing import (
-    check_pytree,
-    check_recompilation,
-    recompiles_only_on,
-    strategies,
-)
+from leafwise.errors import CannotBuildError, LawViolation, RetraceError
+from leafwise.testing import check_pytree, check_recompilation, recompiles_only_on, strategies
 
 from . import specimens
 from .specimens import Flax, Params, params
@@ -34,12 +29,6 @@ def named(*, x: jax.Array) -> jax.Array:
 
 def scaled(p: Params) -> Any:
     return getattr(jax.nn, p.act)(p.w * p.lr)
-
-
-@pytest.mark.slow
-def test_claims_hold() -> None:
-    """True claims pass."""
-    check_recompilation(params, retrace_on={"act", "n"}, reuse_on={"lr", "w"}, settings=FEW)
 
 
 @pytest.mark.slow
@@ -158,9 +147,6 @@ def test_bad_input() -> None:
         recompiles_only_on("x")(named).check()
 
 
-# ------------------------------------------------------------------ recompiles_only_on
-
-
 @lw.pytree
 class Config:
     lr: float
@@ -188,18 +174,14 @@ def test_calls_are_held_to_it(wrap: Any, plain: Any) -> None:
     assert step(Config(0.5), X) == 3.0
     assert step(Config(1.0), X) == 6.0
     assert step(Config(1.0, depth=3), X) == 9.0
-    with pytest.raises(
-        lw.errors.RetraceError, match=r"only on config.depth; it did so on\n  x: shape "
-    ):
+    with pytest.raises(RetraceError, match=r"only on config.depth; it did so on\n  x: shape "):
         step(Config(1.0), jnp.ones(4))
-    with pytest.raises(
-        lw.errors.RetraceError, match=r"config.act \(static\): 'tanh' -> 'relu'"
-    ) as caught:
+    with pytest.raises(RetraceError, match=r"config.act \(static\): 'tanh' -> 'relu'") as caught:
         step(Config(1.0, depth=3, act="relu"), X)
     (explanation,) = caught.value.explanations
     assert explanation.outcome == "retrace"
     step(Config(1.0, depth=3, act="relu"), X)  # now it is there
-    with pytest.raises(lw.errors.RetraceError, match=r"x \(commitment\)"):
+    with pytest.raises(RetraceError, match=r"x \(commitment\)"):
         step(Config(0.5), jax.device_put(X, jax.devices()[0]))
 
 
@@ -244,7 +226,7 @@ def test_only_the_last_call_raises(what: str) -> None:
     step = recompiles_only_on(*paths)(fun)
     for call in calls[:-1]:
         step(*call)
-    with pytest.raises(lw.errors.RetraceError, match=words):
+    with pytest.raises(RetraceError, match=words):
         step(*calls[-1])
 
 

@@ -4,7 +4,7 @@ import os
 import sys
 from typing import Any
 
-import jax
+from tests.kit.specimens import ByHand
 
 
 def is_abroad() -> bool:
@@ -12,23 +12,13 @@ def is_abroad() -> bool:
     return sys.argv[0].endswith("other_process.py")
 
 
-class Hand:
-    """Written by hand."""
+class Hand(ByHand):
+    static = ("n",)
 
-    def __init__(self, x: float, n: str = "n") -> None:
+    def __init__(self, x: float, n: Any = "n") -> None:
         self.x, self.n = x, n
 
-    def tree_flatten(self) -> tuple[Any, Any]:
-        return (self.x,), (type(self.n), self.n)
 
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-        self = object.__new__(cls)
-        (self.x,), (_, self.n) = children, aux
-        return self
-
-
-@jax.tree_util.register_pytree_node_class
 class Sound(Hand):
     pass
 
@@ -49,13 +39,11 @@ class CachedHash:
         return self.kept
 
 
-@jax.tree_util.register_pytree_node_class
 class KeepsItsHash(Hand):
     def __init__(self, x: float, n: str = "n") -> None:
-        super().__init__(x, CachedHash(n))  # type: ignore[arg-type]
+        super().__init__(x, CachedHash(n))
 
 
-@jax.tree_util.register_pytree_node_class
 class LosesAStaticAbroad(Hand):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -63,7 +51,6 @@ class LosesAStaticAbroad(Hand):
             self.n = "lost"
 
 
-@jax.tree_util.register_pytree_node_class
 class EndsTheProcess(Hand):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -71,7 +58,6 @@ class EndsTheProcess(Hand):
             os._exit(3)
 
 
-@jax.tree_util.register_pytree_node_class
 class DoesNotUnpickleAbroad(Hand):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -79,7 +65,6 @@ class DoesNotUnpickleAbroad(Hand):
             raise RuntimeError("not at home")
 
 
-@jax.tree_util.register_pytree_node_class
 class Talkative(Hand):
     def __setstate__(self, state: dict[str, Any]) -> None:
         print("unpickled", flush=True)  # noqa: T201  # into the answers, if they are not kept apart
@@ -87,7 +72,6 @@ class Talkative(Hand):
         self.__dict__.update(state)
 
 
-@jax.tree_util.register_pytree_node_class
 class Lambda(Hand):
     def __init__(self, x: float) -> None:
-        super().__init__(x, lambda: None)  # type: ignore[arg-type]
+        super().__init__(x, lambda: None)

@@ -1,6 +1,6 @@
 import pytest
 
-from .project import Project
+from .conftest import Project
 
 pytestmark = pytest.mark.slow  # each test runs a pytest of its own
 
@@ -34,18 +34,10 @@ SETTINGS = """
         round-trip
 """
 TESTS = "def test_it(): pass"
-PARAMS = [
-    "leafwise::mypkg.models.Params::round-trip",
-    "leafwise::mypkg.models.Params::identity-map",
-]
-INNER = [
-    "leafwise::mypkg.models.Params.Inner::round-trip",
-    "leafwise::mypkg.models.Params.Inner::identity-map",
-]
-OTHER = [
-    "leafwise::mypkg.models.Other::round-trip",
-    "leafwise::mypkg.models.Other::identity-map",
-]
+PARAMS, INNER, OTHER = (
+    [f"leafwise::mypkg.models.{name}::{law}" for law in ("round-trip", "identity-map")]
+    for name in ("Params", "Params.Inner", "Other")
+)
 CHECKS = [*PARAMS, *INNER, *OTHER]
 PLANTED = """
     import jax
@@ -62,6 +54,7 @@ PLANTED = """
         def tree_unflatten(cls, n, children):
             return cls(children[1], children[0], n)
 """
+HEAVY = {"jax", "jaxlib", "numpy", "hypothesis", "leafwise"}
 FEW = "from hypothesis import settings\nsettings.register_profile('default', max_examples=3)"
 UNBUILDABLE = """
     import abc
@@ -101,7 +94,6 @@ def collected(project: Project, *options: str) -> list[str]:
     return [line for line in result.outlines if line.startswith("leafwise::")]
 
 
-@pytest.mark.slow
 def test_one_item_for_each_class_and_law(models: Project) -> None:
     """A plain run has the checks, behind the tests, in the order of the module."""
     result = models.run("--collect-only", "-q")
@@ -174,10 +166,7 @@ def test_node_ids_that_are_not_there(models: Project) -> None:
 @pytest.mark.parametrize(
     ("name", "settings"),
     [
-        (
-            "tox.ini",
-            "[pytest]\nleafwise_check =\n  mypkg.models\n  mypkg.models:Other\npythonpath=.",
-        ),
+        ("tox.ini", "[pytest]\nleafwise_check =\n mypkg.models\n mypkg.models:Other\npythonpath=."),
         ("pyproject.toml", '[tool.pytest]\nleafwise_check = ["mypkg.models"]\npythonpath = ["."]'),
     ],
 )
@@ -226,7 +215,6 @@ def test_a_class_that_cannot_be_built(models: Project) -> None:
     result.assert_outcomes(failed=1, deselected=4)
 
 
-@pytest.mark.slow
 def test_modules_that_cannot_be_imported(models: Project) -> None:
     """A broken module is an error that names it and its line; others go on."""
     models.write("mypkg/broken.py", "import math\nmath.nothing")
@@ -285,7 +273,6 @@ def test_without_hypothesis(models: Project) -> None:
     result.stdout.fnmatch_lines(["*pip install 'leafwise?testing?'*"])
 
 
-@pytest.mark.slow
 def test_the_last_failed(models: Project) -> None:
     """`--lf` runs the checks that failed, and nothing else."""
     models.write("pytest.ini", SETTINGS.replace("-p no:cacheprovider", ""))
@@ -302,3 +289,22 @@ def test_workers(models: Project) -> None:
     models.write("conftest.py", FEW)
     result = models.run_apart("-n2", "-rs", "leafwise::mypkg.models.Params", "tests")
     result.assert_outcomes(passed=1, failed=1, skipped=1)
+
+
+@pytest.mark.nightly
+def test_loading_imports_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that uses nothing of the plugin imports pytest and the standard library alone."""
+    # Other plugins import what they like.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    project.write(
+        "test_it.py",
+        f"""
+        import sys
+
+        def test_it(request):
+            assert request.config.pluginmanager.hasplugin("leafwise_pytest")
+            assert not {HEAVY} & set(sys.modules)
+        """,
+    )
+    project.run_apart("-p", "leafwise_pytest").assert_outcomes(passed=1)
+    project.run_apart("-p", "leafwise_pytest", "--collect-only").assert_outcomes()

@@ -1,6 +1,8 @@
+"""What the markers and the fixture of the plugin do in a project."""
+
 import pytest
 
-from .project import Project
+from .conftest import Project
 
 pytestmark = pytest.mark.slow  # each test runs a pytest of its own
 
@@ -32,9 +34,27 @@ def test_over_the_budget(project: Project) -> None:
 
 
 def test_whose_events_count(project: Project) -> None:
-    """`of` is a name or a function; operations of JAX itself count if they are handed over."""
+    """`of` is a name, a function or an operation; threads of a test count, its fixtures do not."""
     result = project.test("""
+        import threading
+
         jitted = jax.jit(lambda x: x - 1)
+
+        @pytest.fixture
+        def around():
+            step(jnp.ones(3))
+            yield
+            step(jnp.ones(4))
+
+        @pytest.mark.leafwise_budget(traces=0)
+        def test_it(around):
+            step(jnp.ones(3))
+
+        @pytest.mark.leafwise_budget(traces=0, of="step")
+        def test_thread():
+            thread = threading.Thread(target=lambda: step(jnp.ones(5)))
+            thread.start()
+            thread.join()
 
         @pytest.mark.leafwise_budget(traces=0, of=jitted)
         def test_function(): jitted(jnp.ones(3))
@@ -54,8 +74,8 @@ def test_whose_events_count(project: Project) -> None:
         @pytest.mark.leafwise_budget(compiles=0, of=jnp.linalg.det)
         def test_handed_over(): jnp.linalg.det(jnp.ones((9, 9)))
     """)
-    result.assert_outcomes(passed=2, failed=4)
-    for name in ("function", "name", "all", "handed_over"):
+    result.assert_outcomes(passed=3, failed=5)
+    for name in ("thread", "function", "name", "all", "handed_over"):
         result.stdout.fnmatch_lines([f"FAILED test_it.py::test_{name} *"])
 
 
@@ -127,30 +147,6 @@ def test_wrong_arguments(project: Project, arguments: str, problem: str) -> None
     fix = "write leafwise_budget(traces=1, of='step')"
     result.stdout.fnmatch_lines([f"test_it.py::test_it: {marker}: {problem}; {fix}"])
     result.stdout.no_fnmatch_line("*another exception*")
-
-
-def test_only_the_test_itself_counts(project: Project) -> None:
-    """What its threads do counts, and not what fixtures do before and after it."""
-    result = project.test("""
-        import threading
-
-        @pytest.fixture
-        def around():
-            step(jnp.ones(3))
-            yield
-            step(jnp.ones(4))
-
-        @pytest.mark.leafwise_budget(traces=0)
-        def test_it(around):
-            step(jnp.ones(3))
-
-        @pytest.mark.leafwise_budget(traces=0, of="step")
-        def test_thread():
-            thread = threading.Thread(target=lambda: step(jnp.ones(5)))
-            thread.start()
-            thread.join()
-    """)
-    result.assert_outcomes(passed=1, failed=1)
 
 
 def test_unittest(project: Project) -> None:
@@ -304,3 +300,90 @@ def test_storms_are_counted_for_each_test(project: Project) -> None:
     )
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*RetraceStormWarning: x has caused 8 traces of *"])
+
+
+TITLE = "*- leafwise: what JAX traced and compiled -*"
+
+
+def test_a_failing_test_shows_its_log(project: Project) -> None:
+    """A failed test shows events, their lines and why, of many some, and no code of ours."""
+    result = project.test("""
+        def test_it(leafwise_traces):
+            step(jnp.ones(3))
+            step(jnp.ones(4))
+            assert len(leafwise_traces.compiles) == 1, "compiled twice"
+
+        def test_long(leafwise_traces):
+            for number in range(30):
+                jax.jit(lambda x: x + number)(1.0)
+            lw.update({"a": 1}, {"b": 2})
+    """)
+    result.assert_outcomes(failed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "*AssertionError: compiled twice",
+            TITLE,
+            "2 traces, 2 lowerings, 2 compiles",
+            "  trace of step from *test_it.py:13 in test_it: first call:*",
+            "  trace of step from *test_it.py:14 in test_it: retrace: *",
+            "    x: shape (3,) -> (4,)*",
+            '>*lw.update({"a": 1}, {"b": 2})',
+            "E*PathError*",
+            TITLE,
+            "30 traces, 30 *",
+            "  ... and 40 more",
+        ]
+    )
+    result.stdout.no_fnmatch_line("*_trees*")
+
+
+def test_a_passing_test_shows_nothing(project: Project) -> None:
+    """Where nothing fails nothing is printed, not even when all output is asked for."""
+    result = project.test(
+        """
+        def test_it(leafwise_traces):
+            step(jnp.ones(3))
+            assert [event.name for event in leafwise_traces.of(step)] == ["step"] * 3
+
+        @pytest.mark.xfail(strict=True)
+        def test_expected(leafwise_traces):
+            step(jnp.ones(4))
+            assert not leafwise_traces.traces
+        """,
+        "-rA",
+    )
+    result.assert_outcomes(passed=1, xfailed=1)
+    result.stdout.no_fnmatch_line("*what JAX traced*")
+
+
+def test_only_the_test_itself_is_in_it(project: Project) -> None:
+    """Operations of JAX itself are left out, and so is what other fixtures do."""
+    result = project.test("""
+        logs = []
+
+        @pytest.fixture
+        def around(leafwise_traces):
+            step(jnp.ones(3))
+            yield leafwise_traces
+            step(jnp.ones(4))
+            logs.append(leafwise_traces)
+
+        def test_it(around, leafwise_traces):
+            assert around is leafwise_traces
+            jnp.ones((3, 1, 4)).sum(axis=(0, 2))
+            assert not leafwise_traces.events
+            step(jnp.ones(5))
+            assert len(leafwise_traces.traces) == 1
+
+        def test_after():
+            assert len(logs[0].traces) == 1
+            step(jnp.ones(6))
+            assert len(logs[0].traces) == 1
+
+        def test_from_here_on(request):
+            step(jnp.ones(7))
+            log = request.getfixturevalue("leafwise_traces")
+            step(jnp.ones(8))
+            assert len(log.traces) == 1
+    """)
+    result.assert_outcomes(passed=3)

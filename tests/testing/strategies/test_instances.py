@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.kit import specimens
+from tests.kit.specimens import Pair, Plain
 
 import leafwise as lw
 from leafwise.errors import CannotBuildError
@@ -39,29 +40,11 @@ class Slotted:
     n: lw.Static[int]
 
 
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class Registered:
-    x: jax.Array
-    n: int = dataclasses.field(metadata={"static": True})
+class Handmade(specimens.ByHand):
+    static = ("size", "tag")
 
-
-class Pair(NamedTuple):
-    a: jax.Array
-    b: int = 3
-
-
-@jax.tree_util.register_pytree_node_class
-class Handmade:
     def __init__(self, x: jax.Array, /, size: int, *rest: int, tag: str = "a", **more: int) -> None:
         self.x, self.size, self.tag, self.rest, self.more = x, size, tag, rest, more
-
-    def tree_flatten(self) -> Any:
-        return (self.x,), (self.size, self.tag)
-
-    @classmethod
-    def tree_unflatten(cls, aux: Any, children: Any) -> Any:
-        return cls(*children, aux[0], tag=aux[1])
 
 
 @lw.pytree
@@ -81,7 +64,7 @@ class Converted:
     dtype: np.typing.DTypeLike = lw.static_field(converter=np.dtype, default="float16")
 
 
-@pytest.mark.parametrize("cls", [Params, Slotted, Registered, Pair, Handmade, Derived, Converted])
+@pytest.mark.parametrize("cls", [Params, Slotted, Plain, Pair, Handmade, Derived, Converted])
 def test_classes_of_every_make(cls: Any) -> None:
     """Instances are of the class, go through jit, and differ."""
     made = drawn(instances(cls), 30)
@@ -167,10 +150,7 @@ def test_overrides() -> None:
     ("call", "words"),
     [
         (lambda: instances(Params, dept=st.none()), ["Params", "'dept'", "did you mean 'depth'"]),
-        (
-            lambda: instances(Params, zzz=st.none()),
-            ["no 'zzz'", "it takes w, lr, depth"],
-        ),
+        (lambda: instances(Params, zzz=st.none()), ["no 'zzz'", "it takes w, lr, depth"]),
         (lambda: instances(Params, depth=3), ["takes a strategy, got 3 (int)", "depth=st.just(3)"]),
         (lambda: instances(Derived, zeros=arrays()), ["'zeros'", "init=False"]),
         (lambda: instances(Pair(1, 2)), ["takes a class", "instances(Pair)"]),

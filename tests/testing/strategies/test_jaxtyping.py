@@ -145,9 +145,7 @@ def test_overrides_decide_lengths() -> None:
     """The other fields fit an override, and a default that is used."""
     for made in drawn(instances(Linear, w=arrays((5, 7))), 30):
         assert made.b is None or made.b.shape == (5,)
-    for made in drawn(
-        instances(Two, x=arrays((6,)), second=instances(Linear, w=arrays((2, 6)))), 9
-    ):
+    for made in drawn(instances(Two, x=arrays(6), second=instances(Linear, w=arrays((2, 6)))), 9):
         assert (made.x.shape, made.second.w.shape) == ((6,), (2, 6))
 
     @dataclasses.dataclass

@@ -101,3 +101,32 @@ def test_eight_devices_learn_what_one_does(example: ModuleType, name: str) -> No
     alone = losses(example.TrainState(), lambda array: array)
     assert alone[-1] < alone[0] / 2
     np.testing.assert_allclose(spread, alone, rtol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def flags(load_example: Callable[[str], ModuleType]) -> Any:
+    """Return the report."""
+    return load_example("flags").main()
+
+
+@pytest.mark.parametrize("name", ["field", "argument"])
+def test_alternating_flag_compiles_twice(flags: Any, name: str) -> None:
+    """100 calls with True and False in turn keep two programs, whichever way it is static."""
+    row = flags.rows[name]
+    assert (row.calls, row.traces, row.compiles) == (100, 2, 2)
+    assert row.sizes == (1, *[2] * 99)
+
+
+def test_one_program_per_int(flags: Any) -> None:
+    """Five values of a static int make five programs in 100 calls, beside what was there."""
+    row = flags.rows["depth"]
+    assert (row.calls, row.traces, row.compiles) == (100, 5, 5)
+    assert row.sizes == (3, 4, 5, 6, *[7] * 96)
+
+
+def test_true_is_not_1(flags: Any) -> None:
+    """With leafwise True and 1 have a program each; JAX alone takes the bool one for both."""
+    assert flags.rows["Fill"].compiles == 2
+    assert flags.dtypes["Fill"] == ["bool", "int32"]
+    assert flags.rows["PlainFill"].compiles == 1
+    assert flags.dtypes["PlainFill"] == ["bool", "bool"]

@@ -1,18 +1,109 @@
-"""What `explain_errors` adds where a dynamic value is used as a Python value."""
+"""What `explain_errors` and `lw.jit` add to errors of donated arrays, and of uses of tracers."""
 
 import dataclasses
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.specimens import Slotted
 
 import leafwise as lw
 
+
+def add(state: Any, x: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf + x, state)
+
+
+JITS: dict[str, Any] = {
+    "jax": partial(jax.jit, donate_argnums=0),
+    "leafwise": partial(lw.jit, donate_argnames="state"),
+}
+
+
+def note_of(call: Callable[[], Any], errors: Any = (RuntimeError, ValueError)) -> str:
+    """Return what is added to the error of a call."""
+    with pytest.raises(errors) as error, lw.debug.explain_errors():
+        call()
+    (note,) = (each for each in error.value.__notes__ if each.startswith("leafwise: "))
+    return note
+
+
+@pytest.mark.parametrize("name", JITS)
+def test_one_buffer_twice(name: str) -> None:
+    """Both places are named, by the first call and by a later one; a copy is what it needs.
+
+    `lw.jit` says it without a block.
+    """
+    step, w = JITS[name](add), jnp.ones(3)
+    tree = {"params": [w], "opt": Slotted(jax.device_put(w))}
+    words = "`state['opt'].w` and `state['params'][0]` are the same buffer, donated twice: donate "
+    for _ in range(2):
+        assert words + "`jnp.copy(state['params'][0])`" in note_of(lambda: step(tree, 1.0))
+    step(tree | {"params": [jnp.copy(w)]}, 1.0)
+    pair = [jnp.ones(3)] * 2
+    words = "`state[0]` and `state[1]` are the same buffer"
+    assert words in note_of(lambda: step(pair, 1.0))
+    with pytest.raises(RuntimeError) as error:
+        JITS["leafwise"](lambda state: add(state, 1.0))([jnp.ones(3)] * 2)
+    assert words in "".join(error.value.__notes__)
+
+
+class Trainer:
+    def __init__(self, step: Any) -> None:
+        self.step, self.state = step, {"w": jnp.ones(3)}
+
+    def train(self) -> Any:
+        self.step(self.state, 1.0)
+        return self.state["w"] + 1
+
+
+def in_a_loop(step: Any) -> Any:
+    state = {"w": jnp.ones(3), "b": jnp.ones(3)}
+    for _ in range(2):
+        new = step(state=state, x=1.0)
+    return new
+
+
+def through_a_leaf(step: Any) -> Any:
+    state = {"w": jnp.ones(3), "b": 1.0}
+    kept = state["w"]
+    step(state, 1.0)
+    return jax.jit(jnp.sin)(kept)
+
+
+def by_two_calls(step: Any) -> Any:
+    state = {"w": jnp.ones(3)}
+    if state:
+        step(state, 1.0)
+    else:
+        step(state, 2.0)
+    return float(state["w"][0])
+
+
+DONATED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "an attribute": (lambda step: Trainer(step).train(), "`self.state` was donated at {}:61"),
+    "a loop": (in_a_loop, "`state` was donated at {}:68"),
+    "a leaf": (through_a_leaf, "`state['w']` was donated at {}:75"),
+    "two calls": (by_two_calls, "`state` was donated to an earlier call"),
+}
+
+
+@pytest.mark.parametrize("name", JITS)
+@pytest.mark.parametrize("use", DONATED)
+def test_a_donated_array_is_used_again(use: str, name: str) -> None:
+    """The variable is named, and the line that donated it, if only one call can have."""
+    call, words = DONATED[use]
+    note = note_of(lambda: call(JITS[name](add)))
+    assert words.format("test_error_notes.py") + ": use what that call returned" in note
+
+
 ONES = jnp.ones(3)
+BOOL = jax.errors.TracerBoolConversionError
 
 
 @lw.pytree
@@ -48,64 +139,41 @@ def no_act(**values: Any) -> Inner:
 
 
 TREE = Outer(ONES, no_act(), [no_act(n=1), no_act(n=2)])
-STATIC_N = "`Inner.n` is dynamic: make it `n: lw.Static[int] = 3`"
-
+# A function, its arguments, and below what is said of its error.
+TABLE = """
+if: lambda p: 1 if p.inner.flag else 2 | TREE
+    `Inner.flag` is dynamic: make it `flag: lw.Static[bool] = True`
+range: lambda p: list(range(p.several[1].n)) | TREE
+    `Inner.n` is dynamic: make it `n: lw.Static[int] = 3`
+zeros: lambda p: jnp.zeros(p.inner.n) | TREE
+    `Inner.n` is dynamic: make it `n: lw.Static[int] = 3`
+in a scan: lambda p: jax.lax.scan(lambda c, _: (c, jnp.zeros(p.inner.n)), 0.0, p.w) | TREE
+    `Inner.n` is dynamic: make it `n: lw.Static[int] = 3`
+of a plain dataclass: lambda p: jnp.zeros(p.n) | Plain()
+    `Plain.n` is dynamic: make it
+    `n: int = dataclasses.field(metadata={"static": True}, default=3)`
+inherited from a named tuple: lambda p: jnp.zeros(p.n) | Derived()
+    `Derived.n` is dynamic: make it `n: lw.Static[int] = 3`, in a class with `@lw.pytree`
+an argument: lambda n: jnp.zeros(n) | 3
+    `n` is traced: make the argument static
+an item: lambda d: jnp.zeros(d["n"]) | {"n": 3}
+    `d['n']` is dynamic: keep it in a static field
+an array: lambda p: 1 if p.w.sum() > 0 else 2 | TREE
+    `Outer.w` is an array, whose values are not known during tracing: `jnp.where`
+NumPy: lambda p: np.asarray(p.w) | TREE
+    `Outer.w` is traced, so NumPy cannot read it: call `jax.numpy` instead
+a function: lambda p, x: p.act(x) | Inner(), ONES
+    `Inner.act` is dynamic, but a function: make it
+    `act: lw.Static[Callable[..., Any]] = jax.nn.relu`, or wrap it in `jax.tree_util.Partial`
+an enum as an argument: lambda kind, x: x | lw.types.ReasonKind.SHAPE, 1.0
+    `kind` is dynamic, but a ReasonKind: make the argument static
+a function as an argument: lambda f, x: f(x) | jnp.sin, 1.0
+    `f` is dynamic, but a function: make the argument static
+"""
+NAMES = {**globals(), "np": np}
 USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
-    "if": (
-        lambda p: 1 if p.inner.flag else 2,
-        (TREE,),
-        "`Inner.flag` is dynamic: make it `flag: lw.Static[bool] = True`",
-    ),
-    "range": (lambda p: list(range(p.several[1].n)), (TREE,), STATIC_N),
-    "zeros": (lambda p: jnp.zeros(p.inner.n), (TREE,), STATIC_N),
-    "in a scan": (
-        lambda p: jax.lax.scan(lambda c, _: (c, jnp.zeros(p.inner.n)), 0.0, p.w),
-        (TREE,),
-        STATIC_N,
-    ),
-    "of a plain dataclass": (
-        lambda p: jnp.zeros(p.n),
-        (Plain(),),
-        '`Plain.n` is dynamic: make it `n: int = dataclasses.field(metadata={"static": True}, '
-        "default=3)`",
-    ),
-    "inherited from a named tuple": (
-        lambda p: jnp.zeros(p.n),
-        (Derived(),),
-        "`Derived.n` is dynamic: make it `n: lw.Static[int] = 3`, in a class with `@lw.pytree`",
-    ),
-    "an argument": (lambda n: jnp.zeros(n), (3,), "`n` is traced: make the argument static"),
-    "an item": (
-        lambda d: jnp.zeros(d["n"]),
-        ({"n": 3},),
-        "`d['n']` is dynamic: keep it in a static field",
-    ),
-    "an array": (
-        lambda p: 1 if p.w.sum() > 0 else 2,
-        (TREE,),
-        "`Outer.w` is an array, whose values are not known during tracing: `jnp.where`",
-    ),
-    "NumPy": (
-        lambda p: np.asarray(p.w),
-        (TREE,),
-        "`Outer.w` is traced, so NumPy cannot read it: call `jax.numpy` instead",
-    ),
-    "a function": (
-        lambda p, x: p.act(x),
-        (Inner(), ONES),
-        "`Inner.act` is dynamic, but a function: make it `act: lw.Static[Callable[..., Any]] = "
-        "jax.nn.relu`, or wrap it in `jax.tree_util.Partial`",
-    ),
-    "an enum as an argument": (
-        lambda kind, x: x,
-        (lw.types.ReasonKind.SHAPE, 1.0),
-        "`kind` is dynamic, but a ReasonKind: make the argument static",
-    ),
-    "a function as an argument": (
-        lambda f, x: f(x),
-        (jnp.sin, 1.0),
-        "`f` is dynamic, but a function: make the argument static",
-    ),
+    name: (*eval(f"{fun}, ({args},)", NAMES), " ".join(words.split()))  # noqa: S307  # ours
+    for name, fun, args, words in re.findall(r"(.*?): (.*) \| (.*)\n((?: {4}.*\n)+)", TABLE)
 }
 
 
@@ -114,9 +182,7 @@ USES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
 def test_field_and_fix_are_named(name: str, jit: Any) -> None:
     """The note names class and field, or the argument, and what to write."""
     fun, args, words = USES[name]
-    with pytest.raises((TypeError, jax.errors.JAXTypeError)) as error, lw.debug.explain_errors():
-        jit(fun)(*args)
-    (note,) = (each for each in error.value.__notes__ if each.startswith("leafwise: "))
+    note = note_of(lambda: jit(fun)(*args), (TypeError, jax.errors.JAXTypeError))
     assert words in note
     assert "\n" not in note, "one line"
 
@@ -137,9 +203,8 @@ def test_of_other_libraries() -> None:
         (Module(), "`Module.n` is dynamic: make it `n: int = eqx.field(static=True, default=3)`"),
         (Struct(), "make it `n: int = struct.field(pytree_node=False, default=3)`"),
     ):
-        with pytest.raises(TypeError) as error, lw.debug.explain_errors():
-            jax.jit(lambda p: jnp.zeros(p.n))(value)
-        assert words in "".join(error.value.__notes__)
+        jitted = jax.jit(lambda p: jnp.zeros(p.n))
+        assert words in note_of(lambda jitted=jitted, value=value: jitted(value), TypeError)
 
 
 class Checked:
@@ -179,14 +244,6 @@ class ByHand(Checked):
         return cls(*children)
 
 
-def note_of(call: Callable[[], Any]) -> str:
-    """Return what is added to the error of a call."""
-    with pytest.raises(jax.errors.TracerBoolConversionError) as error, lw.debug.explain_errors():
-        call()
-    (note,) = (each for each in error.value.__notes__ if each.startswith("leafwise: "))
-    return note
-
-
 def test_a_constructor_that_reads_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is not the argument that has to change: each fix is applied, and there is one program."""
     eqx = pytest.importorskip("equinox")
@@ -196,12 +253,12 @@ def test_a_constructor_that_reads_a_value(monkeypatch: pytest.MonkeyPatch) -> No
     for jit in (jax.jit, lw.jit):
         for cls in (Registered, record):
             fix = f"__` reads `m.rate` when JAX unflattens: make {cls.__name__} an `@lw.pytree`"
-            assert fix in note_of(lambda cls=cls, jit=jit: jit(lambda m: m.rate)(cls(0.5)))
+            assert fix in note_of(lambda cls=cls, jit=jit: jit(lambda m: m.rate)(cls(0.5)), BOOL)
         fix = "__` reads `m[0]` when JAX unflattens: construct it with `object.__new__(ByHand)` "
-        assert fix in note_of(lambda jit=jit: jit(lambda m: m.rate)(ByHand(0.5)))
+        assert fix in note_of(lambda jit=jit: jit(lambda m: m.rate)(ByHand(0.5)), BOOL)
         for cls in (Ours, module):
             step = jit(lambda m, x: type(m)(m.rate * x).rate)
-            note = note_of(lambda cls=cls, step=step: step(cls(0.5), 2.0))
+            note = note_of(lambda cls=cls, step=step: step(cls(0.5), 2.0), BOOL)
             assert "__` reads `m.rate` and `x` while JAX traces: check it only `if not " in note
     (test,) = re.findall("check it only `if (.*?)`; make it static only if", note)
     guarded = eval(f"lambda self: {test} and self.rate < 0", {"jax": jax})  # noqa: S307  # ours
@@ -228,9 +285,7 @@ def test_a_constructor_around_the_call() -> None:
         *(lambda: Trainer(jax.jit), lambda: Trainer(lw.jit)),
         lambda: jax.jit(lambda n: Zeros(n).w)(3),
     ):
-        with pytest.raises(TypeError) as error, lw.debug.explain_errors():
-            call()
-        assert "is traced: make the argument static" in "".join(error.value.__notes__)
+        assert "is traced: make the argument static" in note_of(call, TypeError)
 
 
 def test_jit_adds_the_notes() -> None:
