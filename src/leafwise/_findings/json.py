@@ -1,4 +1,4 @@
-"""Records as JSON and back: fields that have their default are left out."""
+"""Records as JSON and back: fields that have their default are left out, files are made short."""
 
 import dataclasses
 import functools
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Any, Final, Literal
 
-from leafwise._findings.records import Place
+from leafwise._findings.records import Place, shortened
 from leafwise._findings.words import clean
 
 
@@ -41,62 +41,55 @@ class RecordError(ValueError):
 def from_json(kind: Any, record: Any) -> Any:
     """Return the value of type `kind` from a record made by `to_json`; check what it holds."""
     try:
-        return _reader(kind)(record)
+        return _read(kind, record, "")
     except RecordError as error:
         raise RecordError(clean(str(error)).lstrip(".: ")) from None
 
 
-@functools.cache
-def _reader(kind: Any) -> Callable[[Any], Any]:
-    """Return what reads a value of a type; its errors begin with the path from there."""
+def _read(kind: Any, record: Any, path: str) -> Any:
+    """Return the value of a type that is at a path of the record."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind in _VALUES:
-        return functools.partial(_value, *_VALUES[kind])
+        wanted, fits = _VALUES[kind]
+        _check(fits(record), wanted, record, path)
+        return shortened(record) if kind is Place else record
     if origin is types.UnionType:
-        read = _reader(arguments[0])
-        return lambda record: None if record is None else read(record)
-    if origin in (dict, list, tuple):
-        read, make = _reader(arguments[origin is dict]), typing.cast("Any", origin)
-        accepted: Any = dict if origin is dict else (list, tuple)
-        return lambda record: make(_parts(accepted, lambda _: read, record))
-    if origin is Literal or issubclass(kind, Enum):
+        return None if record is None else _read(arguments[0], record, path)
+    if origin in (list, tuple):
+        _check(isinstance(record, list | tuple), "a list", record, path)
+        parts = (_read(arguments[0], part, f"{path}[{at}]") for at, part in enumerate(record))
+        return list(parts) if origin is list else tuple(parts)
+    if origin is Literal or (origin is None and issubclass(kind, Enum)):
         names = {str(value): value for value in arguments or kind}
-        read = functools.partial(_value, f"one of {', '.join(names)}", list(names).__contains__)
-        return lambda record: names[read(record)]
-    make = getattr(kind, "from_json", kind)
-    hints = typing.get_type_hints(make, include_extras=True)
-    readers = {name: _reader(hint) for name, hint in hints.items() if name != "return"}
-    return lambda record: _made(make, _parts(dict, readers.__getitem__, record))
-
-
-def _value(wanted: str, fits: Callable[[Any], bool], record: Any) -> Any:
-    if not fits(record):
-        raise RecordError(f": wanted {wanted}, got {reprlib.repr(record)}")
-    return record
-
-
-def _parts(kind: Any, reader_of: Callable[[Any], Callable[[Any], Any]], record: Any) -> Any:
-    """Return the parts of a list or an object, by index or name."""
-    if not isinstance(record, kind):
-        wanted = "an object" if kind is dict else "a list"
-        raise RecordError(f": wanted {wanted}, got {reprlib.repr(record)}")
-    parts: dict[Any, Any] = {}
-    for name, part in record.items() if kind is dict else enumerate(record):
-        try:
-            parts[name] = reader_of(name)(part)
-        except KeyError:
-            raise RecordError(f".{name}: is not known") from None
-        except RecordError as error:
-            step = f".{name}" if kind is dict else f"[{name}]"
-            raise RecordError(f"{step}{error}") from None
-    return parts if kind is dict else parts.values()
-
-
-def _made(make: Callable[..., Any], parts: dict[str, Any]) -> Any:
+        _check(record in list(names), f"one of {', '.join(names)}", record, path)
+        return names[record]
+    _check(isinstance(record, dict), "an object", record, path)
+    if origin is dict:
+        return {name: _read(arguments[1], part, f"{path}.{name}") for name, part in record.items()}
+    make, types_by_name = _constructor(kind)
+    for name in record.keys() - types_by_name:
+        raise RecordError(f"{path}.{name}: is not known")
     try:
-        return make(**parts)
+        return make(
+            **{
+                name: _read(types_by_name[name], part, f"{path}.{name}")
+                for name, part in record.items()
+            }
+        )
     except TypeError as error:  # one is missing
-        raise RecordError(f": {error}") from None
+        raise RecordError(f"{path}: {error}") from None
+
+
+@functools.cache
+def _constructor(kind: Any) -> tuple[Any, dict[str, Any]]:
+    """Return what makes a value of a class from the fields of its record, and their types."""
+    make = getattr(kind, "from_json", kind)
+    return make, typing.get_type_hints(make, include_extras=True)
+
+
+def _check(is_right: bool, wanted: str, record: Any, path: str) -> None:  # noqa: FBT001
+    if not is_right:
+        raise RecordError(f"{path}: wanted {wanted}, got {reprlib.repr(record)}")
 
 
 def _is_shallow(record: Any, depth: int = 0) -> bool:
@@ -111,15 +104,14 @@ def _is_number(kind: Any, record: Any) -> bool:
     return isinstance(record, kind) and not isinstance(record, bool) and abs(record) < _MOST
 
 
-def _is_place(record: Any) -> bool:
-    return isinstance(record, str) and re.fullmatch(r"(?s)(.*:\d{1,9})?", record) is not None
-
-
 _MOST: Final = 2.0**63
 _DEEPEST: Final = 200
 _VALUES: Final[dict[Any, tuple[str, Callable[[Any], bool]]]] = {
     Any: ("values that are nested less deeply", _is_shallow),
-    Place: ("file:line", _is_place),
+    Place: (
+        "file:line",
+        lambda record: isinstance(record, str) and bool(re.fullmatch(r"(?s)(.*:\d{1,9})?", record)),
+    ),
     bool: ("true or false", lambda record: isinstance(record, bool)),
     float: ("a number", functools.partial(_is_number, int | float)),
     int: ("a whole number", functools.partial(_is_number, int)),

@@ -55,9 +55,20 @@ class SiteRecord:
     def of(cls, site: Site | None) -> "SiteRecord | None":
         return None if site is None else cls(*site, site.text)
 
-    def shortened(self) -> "SiteRecord":
+    @classmethod
+    def from_json(cls, file: str, line: int, function: str, text: str) -> "SiteRecord":
         """Return it with a short file name, for readers."""
-        return dataclasses.replace(self, file=short_file(self.file))
+        return cls(short_file(file), line, function, text)
+
+
+def line_of(site: Site | SiteRecord | None) -> Place:
+    return f"{site.file}:{site.line}" if site is not None else ""
+
+
+def shortened(line: Place) -> Place:
+    """Return a line with a short file name."""
+    file, _, number = line.rpartition(":")
+    return f"{short_file(file)}:{number}" if file else ""
 
 
 def place(site: SiteRecord | None) -> str:
@@ -129,7 +140,7 @@ class FirstCompile(ShownAsText):
         lines: list[str] = []
         for origins in self.grouped():
             site = origins[0].site if origins else None
-            lines += [] if site is None else [place(site.shortened())]
+            lines += [] if site is None else [shortened(place(site))]
             lines += [f"  {self.words(origins)}"]
             lines += [f"  fix: {origin.fix}" for origin in origins if origin.fix]
         return "\n".join(lines)

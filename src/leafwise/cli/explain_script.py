@@ -103,7 +103,7 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
         environment = {**os.environ, **options.get("environment", {})}
         environment[leafwise_explain.VARIABLE] = str(folder)
         environment[leafwise_explain.OPTIONS] = json.dumps(passed)
-        progress = CompileProgress(folder, began, is_shown=options.get("progress", False))
+        progress = CompileProgress(folder, is_shown=options.get("progress", False))
         pid, code = _run(command, options.get("limit"), progress, env=environment, **streams)
         ended = time.time()
         with contextlib.suppress(OSError):  # children that go on no longer find it
@@ -159,8 +159,8 @@ def _options() -> list[str]:
 class CompileProgress:
     """Prints what XLA is compiling if that takes long; the script runs no Python code meanwhile."""
 
-    def __init__(self, folder: Path, began: float, *, is_shown: bool) -> None:
-        self._folder, self._began = folder, began
+    def __init__(self, folder: Path, *, is_shown: bool) -> None:
+        self._folder = folder
         self.ended, self.signal = threading.Event(), 0
         if is_shown:
             threading.Thread(target=self._show, daemon=True).start()
@@ -170,7 +170,7 @@ class CompileProgress:
         events: list[EventRecord] = []
         with contextlib.suppress(OSError, ValueError):  # the report will say what is wrong
             for process in recorded.read(self._folder):
-                events += recorded.unfinished(process, process.name, self._began, time.time())
+                events += recorded.unfinished(process, time.time())
         return first_findings(events)
 
     def _show(self) -> None:

@@ -23,7 +23,6 @@ from leafwise._findings.records import (
     WrongRecord,
 )
 from leafwise._findings.report import Report
-from leafwise._objects.source.call_site import short_file
 
 VERSION: Final = 1
 """The version of the JSON layout; it changes when a key is removed or changes its meaning."""
@@ -111,8 +110,10 @@ def make_report(
     events: list[EventRecord] = []
     for process in processes:
         name = "" if process is main else process.name
-        events += [_event(event, name, began) for event in process.every("event")]
-        events += unfinished(process, name, began, end)
+        of_process = [*process.every("event"), *unfinished(process, end)]
+        for event in of_process:
+            event.start, event.process = max(0.0, event.start - began), name
+        events += of_process
     events.sort(key=lambda event: event.start)
     versions = [each for process in processes for each in process.every("jax")]
     pythons = [each for process in processes for each in process.every("python")]
@@ -147,7 +148,7 @@ def make_report(
     )
 
 
-def unfinished(process: Process, name: str, began: float, end: float) -> Iterator[EventRecord]:
+def unfinished(process: Process, end: float) -> Iterator[EventRecord]:
     """Yield the compiles of a process that were in progress at its end, or at a time."""
     pending: dict[str, EventRecord] = {}
     for record in process.records:
@@ -159,21 +160,7 @@ def unfinished(process: Process, name: str, began: float, end: float) -> Iterato
             pending.clear()
     for compiling in pending.values():
         compiling.seconds = max(0.0, end - compiling.start)
-        yield _event(compiling, name, began)
-
-
-def _event(event: EventRecord, process: str, began: float) -> EventRecord:
-    """Return the record of an event, with short paths and the name of its process."""
-    event.start = max(0.0, event.start - began)
-    event.process = process
-    event.site = event.site and event.site.shortened()
-    event.culprit = event.culprit and event.culprit.shortened()
-    event.callers = [caller.shortened() for caller in event.callers]
-    event.defined, event.via = _short(event.defined), _short(event.via)
-    event.earlier = _short(event.earlier)
-    for origin in event.first.origins if event.first is not None else ():
-        origin.site, origin.via = origin.site and origin.site.shortened(), _short(origin.via)
-    return event
+        yield compiling
 
 
 def _programs(
@@ -186,7 +173,6 @@ def _programs(
         of_processes += process.every("process")
         for program in process.every("program"):
             program.process, program.end = len(of_processes) - 1, program.end - began
-            program.site = program.site and program.site.shortened()
             programs.append(program)
     return of_processes, sorted(programs, key=lambda program: program.end)
 
@@ -198,7 +184,7 @@ def _audit(processes: Sequence[Process]) -> AuditRecord | None:
         records = process.every("wrong")
         last = {(record.call, record.what): record.times for record in records}
         for (call, what), times in last.items():
-            wrong[_short(call) or "line not known", what] += times
+            wrong[call or "line not known", what] += times
     totals = [record for process in processes for record in process.every("audited")]
     if not (wrong or totals):
         return None
@@ -220,12 +206,6 @@ def _captures(processes: Sequence[Process]) -> list[CapturesRecord]:
                 last[captured.function, *of] = captured
             elif "stale" in record:
                 stale = record["stale"]
-                stale.line = _short(stale.line)
-                stale.call = _short(stale.call) or "line not known"
+                stale.call = stale.call or "line not known"
                 stale_calls.setdefault(of, []).append(stale)
     return sorted(last.values(), key=lambda captured: not captured.stale)
-
-
-def _short(place: str) -> str:
-    file, _, line = place.rpartition(":")
-    return f"{short_file(file)}:{line}" if file else ""
