@@ -1,8 +1,9 @@
 """Counts of JAX's traces, lowerings and compiles in a block, and budgets for them."""
 
+import functools
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any, Final
 
 from leafwise._findings.words import count
@@ -117,15 +118,29 @@ class Watch:
     """A block whose events are counted, made by `watch`; entering it returns the `Log`."""
 
     def __init__(self, *, eager: bool) -> None:
-        self._unlimited = budget(eager=eager)
+        self._eager = eager
+        # By thread, as several may be in the block at once.
+        self._entered = defaultdict[int, list[tuple[Log, Callable[[Event], None]]]](list)
 
     def __enter__(self) -> Log:
         """Begin to count."""
-        return self._unlimited.__enter__()
+        log = Log(eager=self._eager)
+        add = functools.partial(self._add, log)
+        self._entered[threading.get_ident()].append((log, add))
+        watch_events(add)
+        return log
+
+    def _add(self, log: Log, event: Event) -> None:
+        log.add(event)
 
     def __exit__(self, *_: object) -> None:
         """Stop counting."""
-        self._unlimited.__exit__(None, None, None)
+        self._leave()
+
+    def _leave(self) -> Log:
+        log, add = self._entered[threading.get_ident()].pop()
+        unwatch_events(add)
+        return log
 
 
 def watch(*, eager: bool = True) -> Watch:
@@ -147,7 +162,7 @@ def watch(*, eager: bool = True) -> Watch:
     return Watch(eager=eager)
 
 
-class Budget(Block):
+class Budget(Watch, Block):
     """A block, or the calls of a function, with limits on what JAX does in it; made by `budget`."""
 
     _code = "budget(...)"
@@ -161,40 +176,25 @@ class Budget(Block):
         raise_at_once: bool,
         eager: bool,
     ) -> None:
+        super().__init__(eager=eager)
         self._allowed = allowed
         self._function = function
         self._exact = exact
         self._raises_at_once = raise_at_once
-        self._eager = eager
-        self._here = _EnteredBlocks()
 
-    def __enter__(self) -> Log:
-        """Begin to count."""
-        log = Log(eager=self._eager)
+    def _add(self, log: Log, event: Event) -> None:
+        if self._function is None or is_of(event, self._function):
+            log.add(event)
+            # An exception from a lowering leaves JAX without the program it lowered, for good;
+            # the compile comes next.
+            if self._raises_at_once and event.kind is not EventKind.LOWERING:
+                self._raise_if_over(log)
 
-        def add(event: Event) -> None:
-            if self._function is None or is_of(event, self._function):
-                log.add(event)
-                # An exception from a lowering leaves JAX without the program it lowered, for
-                # good; the compile comes next.
-                if self._raises_at_once and event.kind is not EventKind.LOWERING:
-                    self._raise_if_over(log)
-
-        self._here.entered.append((log, add))
-        watch_events(add)
-        return log
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Stop counting, and raise if there was more than is allowed."""
         __tracebackhide__ = True
-        log, add = self._here.entered.pop()
-        unwatch_events(add)
-        if error is None:
+        log = self._leave()
+        if error[0] is None:
             self._raise_if_over(log, ended=True)
 
     def _raise_if_over(self, log: Log, *, ended: bool = False) -> None:
@@ -230,13 +230,6 @@ class Budget(Block):
 
 
 _MOST_SHOWN: Final = 20
-
-
-class _EnteredBlocks(threading.local):
-    """The blocks of one budget that one thread is in."""
-
-    def __init__(self) -> None:
-        self.entered: list[tuple[Log, Callable[[Event], None]]] = []
 
 
 def _calls_in(log: Log) -> list[list[Event]]:
