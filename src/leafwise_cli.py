@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import leafwise
 import leafwise_explain
@@ -23,7 +23,7 @@ _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compar
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code."""
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog="leafwise",
         description="Tools for pytree dataclasses whose jit cache keys you can trust.",
     )
@@ -32,12 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = _add_check(commands)
     _add_explain(commands)
     _add_compare(commands)
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(argv)
     leafwise_explain.stop()
     command: str = options.command
     if command == "check":
-        options = _with_settings(check, arguments)
+        _add_settings(check, options)
     missing = [name for name in _NEEDED[command] if importlib.util.find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
@@ -62,38 +61,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
-class _Parser(argparse.ArgumentParser):
-    """A parser that names the file in its errors where options come from one (`origin`)."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.origin = ""
-        self.options: dict[str, argparse.Action] = {}
-
-    def add_option(self, *names: str, **kwargs: Any) -> None:
-        self.options[names[-1].removeprefix("--")] = self.add_argument(*names, **kwargs)
-
-    def error(self, message: str) -> NoReturn:
-        if self.origin:
-            self.exit(2, f"{self.prog}: {self.origin}: {message}\n")
-        super().error(message)
-
-
-def _with_settings(check: _Parser, arguments: list[str]) -> argparse.Namespace:
-    """Return the options of `check`, with the project's settings as defaults."""
+def _add_settings(check: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Add the project's settings to the options of `check`, which come first."""
     file, table = _settings(check)
-    check.origin = f"{file}, [tool.leafwise]"
-    check.set_defaults(**_defaults(check, table, file.parent))
-    check.parse_args([])
-    check.origin = ""
-    options = check.parse_args(arguments[arguments.index("check") + 1 :])
-    options.command = "check"
+    problem = ""
+    for name, setting in table.items():
+        kind, words = _SETTINGS.get(name, (None, ""))
+        if kind is None:
+            problem = f"unknown setting {name!r}; the settings are {', '.join(_SETTINGS)}"
+        elif type(setting) is not kind:
+            problem = f"{name} takes {words}, got {setting!r}"
+        elif name == "examples" and setting < 1:
+            problem = f"argument --examples: '{setting}' is not a number, 1 or more"
+    if problem:
+        check.exit(2, f"{check.prog}: {file}, [tool.leafwise]: {problem}\n")
+    targets, options.strategies = (
+        [_from(file.parent, str(text)) for text in table.get(name, [])]
+        for name in ("targets", "strategies")
+    )
+    options.targets = options.targets or targets
+    options.without = [*table.get("without", []), *options.without]
+    options.examples = options.examples or table.get("examples")
+    options.allow_unchecked |= table.get("allow-unchecked", False)
     if not options.targets:
         check.error("name a TARGET: a package, a module, a file or a directory")
-    return options
 
 
-def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
+def _settings(check: argparse.ArgumentParser) -> tuple[Path, dict[str, Any]]:
     """Return the nearest ``pyproject.toml``, upwards, that has a leafwise table, and the table."""
     import tomllib  # noqa: PLC0415  # only `leafwise check` needs it
 
@@ -115,7 +109,7 @@ def _settings(check: _Parser) -> tuple[Path, dict[str, Any]]:
     return here, {}
 
 
-_SETTINGS: Final = {
+_SETTINGS: Final[dict[str, tuple[Any, str]]] = {
     "targets": (list, "a list of strings"),
     "strategies": (list, "a list of files"),
     "without": (list, "a list of law names"),
@@ -124,30 +118,14 @@ _SETTINGS: Final = {
 }
 
 
-def _defaults(check: _Parser, table: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the argparse defaults from a table whose paths are relative to `folder`."""
-    for name, setting in table.items():
-        if name not in _SETTINGS:
-            check.error(f"unknown setting {name!r}; the settings are {', '.join(_SETTINGS)}")
-        kind, words = _SETTINGS[name]
-        if type(setting) is not kind:
-            check.error(f"{name} takes {words}, got {setting!r}")
-    defaults = {name.replace("-", "_"): setting for name, setting in table.items()}
-    if "examples" in table:
-        defaults["examples"] = str(table["examples"])  # argparse converts a string default
-    for name in ("targets", "strategies"):
-        defaults[name] = [_from(folder, text) for text in map(str, table.get(name, []))]
-    return defaults
-
-
 def _from(folder: Path, text: str) -> str:
     """Return a target or file with the folder in front, if the folder has a file of that name."""
     is_elsewhere = (folder / text.partition(":")[0]).exists() and folder != Path.cwd()
     return str(folder / text) if is_elsewhere else text
 
 
-def _add_check(commands: Any) -> _Parser:
-    check: _Parser = commands.add_parser(
+def _add_check(commands: Any) -> argparse.ArgumentParser:
+    check: argparse.ArgumentParser = commands.add_parser(
         "check",
         help="check that your classes keep the laws of pytrees, and which changes retrace",
         description=(
@@ -167,7 +145,7 @@ def _add_check(commands: Any) -> _Parser:
         metavar="TARGET",
         help="package, module, directory or file.py, with everything below it; or one :Class of it",
     )
-    add = check.add_option
+    add = check.add_argument
     add("--fields", action="store_true", help="only change fields, and show each change")
     add("--laws", action="store_true", help="only test the laws")
     add("--field", action="append", metavar="NAME", default=[], help="only change this field")
@@ -209,7 +187,7 @@ def seconds(text: str) -> float:
 
 
 def _add_explain(commands: Any) -> None:
-    explain: _Parser = commands.add_parser(
+    explain: argparse.ArgumentParser = commands.add_parser(
         "explain",
         help="run a script and explain why JAX traced and compiled",
         usage="%(prog)s [options] (SCRIPT | NOTEBOOK | -m MODULE) [ARGUMENT ...]",
@@ -222,7 +200,11 @@ def _add_explain(commands: Any) -> None:
         "than allowed; 2 if the script is not found, or a file cannot be written.",
     )
     explain.add_argument("-m", dest="module", action="store_true", help="run a module")
-    add = explain.add_option
+    options: list[argparse.Action] = []
+
+    def add(*names: str, **facts: Any) -> None:
+        options.append(explain.add_argument(*names, **facts))
+
     add(
         "--captures",
         action="store_true",
@@ -248,7 +230,7 @@ def _add_explain(commands: Any) -> None:
     add("--diff", action="store_true", help="also print the patch to standard output")
     add("--write", action="store_true", help="also apply the patch")
     add("--force", action="store_true", help="even to files with uncommitted changes")
-    explain.set_defaults(ours=[f"--{name}" for name in explain.options])
+    explain.set_defaults(ours=[option.option_strings[-1] for option in options])
     explain.add_argument(
         "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"
     )
@@ -263,7 +245,7 @@ def _no_script(name: str) -> str:
 
 
 def _add_compare(commands: Any) -> None:
-    compare: _Parser = commands.add_parser(
+    compare: argparse.ArgumentParser = commands.add_parser(
         "compare",
         help="explain why a second run compiled different programs, or missed the cache",
         description=(
