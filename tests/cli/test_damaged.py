@@ -52,7 +52,7 @@ RECORDS: list[Any] = [
 @functools.cache
 def records() -> list[Any]:
     """Return the lines of a process that left each kind of record."""
-    every = recorded(script, checks_captures=True, audit=True, programs=True)
+    every = recorded(script, captures=True, audit=True, programs=True)
     compiling = next(each["event"] for each in every if "event" in each)
     ended = {"compiling": compiling}, RECORDS[-1]
     return [*RECORDS[:-1], *json.loads(json.dumps(every)), *ended]

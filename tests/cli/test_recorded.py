@@ -634,7 +634,7 @@ for _ in range(3):
 
 def test_captures_are_listed(reported: Any, tmp_path: Path) -> None:
     """What functions capture, and each stale call, is in the report and on its page."""
-    report = reported(program(tmp_path, STALE)[1], checks_captures=True)
+    report = reported(program(tmp_path, STALE)[1], captures=True)
     (captured,) = (row for row in report.captures if row.function == "step")
     assert captured.nbytes == 600 * 600 * 4
     assert {"lr", "table"} <= {row.name for row in captured.captures}
@@ -663,7 +663,7 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
     def script() -> None:
         jax.jit(step)(1.0)
 
-    report = explained(script, checks_captures=True)
+    report = explained(script, captures=True)
     (found,) = (each for each in report["captures"] if each["function"] == "step")
     names = {each["name"] for each in found["captures"]}
     assert {"SCALE", "Settings", "State"} <= names

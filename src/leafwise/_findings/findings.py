@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any, Final
 
-from leafwise._findings.reasons import Act, Explanation, Fix, Reason, ReasonKind
+from leafwise._findings.reasons import Act, Explanation, Fix, Reason, ReasonKind, grouped
 from leafwise._findings.records import (
     EventRecord,
     FunctionRecord,
     Seconds,
     SiteRecord,
     TriedRecord,
+    line_of,
     place,
 )
 from leafwise._findings.words import count, duration, paths_of
@@ -182,22 +183,20 @@ class Finding:
 
         Each has the first of its changes, and the number of further ones.
         """
-        changes: dict[Any, dict[str, Reason]] = {}
-        for reason in self._every_reason():
-            if reason.path:
-                of = reason.path, reason.kind, reason.fix.alike
-                changes.setdefault(of, {}).setdefault(reason.change, reason)
-        groups: dict[Any, list[dict[str, Reason]]] = {}
-        for (_, kind, alike), several in changes.items():
-            groups.setdefault((kind, alike, *several), []).append(several)
+        reasons = [reason for reason in self._every_reason() if reason.path]
+        leaves = grouped(reasons, lambda reason: (reason.path, reason.kind, reason.fix.alike))
+        changes = [
+            [alike[0] for alike in grouped(of_leaf, lambda reason: reason.change).values()]
+            for of_leaf in leaves.values()
+        ]
+        groups = grouped(changes, _changes_alike)
         if len(groups) > 1:  # a difference in the arguments is more informative
             groups = {of: same for of, same in groups.items() if of[0] is not ReasonKind.CACHE}
-        shown: list[tuple[Reason, int]] = []
-        for same in groups.values():
-            first, *more = same[0].values()
-            path = paths_of(next(iter(several.values())).path for several in same)
-            shown.append((first._replace(path=path), len(more)))
-        return shown
+        return [
+            (first._replace(path=paths_of(leaf[0].path for leaf in same)), len(more))
+            for same in groups.values()
+            for first, *more in same[:1]
+        ]
 
     def fixes(self) -> list[Fix]:
         """Return the fixes, those that apply to most programs first."""
@@ -236,6 +235,10 @@ class Finding:
                 for reason, more in self.reasons()
             ],
         }
+
+
+def _changes_alike(changes: list[Reason]) -> tuple[Any, ...]:
+    return changes[0].kind, changes[0].fix.alike, *(reason.change for reason in changes)
 
 
 def is_batch(reason: Reason) -> bool:
@@ -294,13 +297,11 @@ def _join_sizes(rows: dict[Any, Finding]) -> None:
             rows[outer[-1]].every += rows.pop(key).every
     for row in filter(None, map(rows.get, resized)):
         first = min(program.explained.run or 0 for program in row.every)
-        for program in row.every:
-            explained, why = program.explained, program.explanation
-            for event in program.events:
-                event.fix = None  # the finding has its own
-            if why is not None and why.nearest is None and (explained.run or 0) > first:
-                explained.explanation = dataclasses.replace(why, nearest=0)
-        row.programs = [program for program in row.every if program.is_repeat]
+        row.programs = [
+            program
+            for program in row.every
+            if program.is_repeat or (program.explanation and (program.explained.run or 0) > first)
+        ]
 
 
 _SMALL: Final = 1e-3
@@ -350,10 +351,7 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
     """Return the totals of each function, or of a line outside them, the longest first."""
-    groups: dict[Any, list[EventRecord]] = {}
-    for event in events:
-        line = _calling_line(event) if event.eager else event.defined
-        groups.setdefault((None if event.eager else event.name, line), []).append(event)
+    groups = grouped(events, _function_of)
     for name in [name for name, where in groups if name is not None and not where]:
         named = [key for key in groups if key[0] == name and key[1]]
         if len(named) == 1:
@@ -362,13 +360,13 @@ def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
     return sorted(functions, key=lambda function: -function.total)
 
 
-def _calling_line(event: EventRecord) -> str:
-    return f"{event.site.file}:{event.site.line}" if event.site is not None else ""
+def _function_of(event: EventRecord) -> tuple[str | None, str]:
+    return (None, line_of(event.site)) if event.eager else (event.name, event.defined)
 
 
 def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:
     # If its definition is not known, use the line that called it first.
-    file, _, line = (where or _calling_line(events[0])).rpartition(":")
+    file, _, line = (where or line_of(events[0].site)).rpartition(":")
     traces, lowerings, compiles, hits = (
         [event.seconds for event in events if event.kind == kind] for kind in _ORDER
     )

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
-from leafwise._findings.findings import Finding, ProgramEvents, busy, programs_of
+from leafwise._findings.findings import Finding, ProgramEvents, busy, findings, programs_of
 from leafwise._findings.reasons import Fix
 from leafwise._findings.records import EventRecord, FirstCompile, Origin, TriedRecord
 from leafwise._findings.words import count, duration, paths_of, size
@@ -98,11 +98,14 @@ class FirstFinding(Finding):
 
 def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
     """Return the findings on long first compiles, the longest first."""
+    resized = [finding for finding in findings(events) if finding.is_resized]
+    again = {id(event) for finding in resized for event in finding.events}
+    known = {id(program.first) for finding in resized for program in finding.every}
     groups: dict[Any, FirstFinding] = {}
     outside: dict[Any, FirstFinding] = {}
     for program in programs_of(events):
         first, last = program.first, program.events[-1]
-        if program.is_repeat or first.recreated:
+        if program.is_repeat or first.recreated or id(first) in again:
             continue  # counted in the findings on repeats
         spent = busy(program.events)
         if last.first is not None and (spent >= LEAST or last.unfinished):
@@ -112,7 +115,7 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
                     key = origin.site, origin.via, origin.kind
                     finding = FirstFinding(origin.site, is_outside=False, origins=origins)
                     groups.setdefault(key, finding).programs.append(program)
-        elif first.eager and program.is_compiled:
+        elif first.eager and program.is_compiled and id(first) not in known:
             run = first.site, program.explained.run
             finding = FirstFinding(first.site, is_outside=True)
             outside.setdefault(run, finding).programs.append(program)

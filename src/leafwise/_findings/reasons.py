@@ -8,10 +8,12 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from enum import Enum, StrEnum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from leafwise._findings.words import ShownAsText, described, paths_of, without_addresses
 from leafwise._objects.stand_ins import MISSING, Verbatim
+
+T = TypeVar("T")
 
 
 class Outcome(StrEnum):
@@ -203,21 +205,9 @@ class Advice(NamedTuple):
     change: str = ""
     fix: Fix = Fix()
 
-    def word(self, _: "Reason") -> "Advice":
-        """Return itself, as it is worded already."""
-        return self
-
-    def values(self, _: "Reason") -> tuple[str, str] | None:
-        """Return None, so that both values are shown as they are."""
-        return None
-
-    def merge(self, reasons: "list[Reason]") -> "list[Reason]":
-        """Return reasons of one object as they are."""
-        return reasons
-
 
 class Wording(Protocol):
-    """The protocol for wording a reason: an `Advice`, or a `leafwise._compare.fixes.Cause`."""
+    """The protocol of a `leafwise._compare.fixes.Cause`, which words a reason."""
 
     def word(self, reason: "Reason", /) -> Advice:
         """Return the change and the fix."""
@@ -252,14 +242,14 @@ class Reason(NamedTuple):
     outcome: Outcome
     before: Any
     after: Any
-    cause: Wording = Advice()
+    cause: Wording | Advice = Advice()
     details: Any = ()
     holder: str | None = None
 
     @property
     def advice(self) -> Advice:
         """What differs and what to do, worded when it is read."""
-        return self.cause.word(self)
+        return self.cause if isinstance(self.cause, Advice) else self.cause.word(self)
 
     @property
     def fix(self) -> Fix:
@@ -277,7 +267,8 @@ class Reason(NamedTuple):
     def words(self) -> tuple[str, str]:
         """Both values as text; classes with the same name get their modules."""
         before, after = self.before, self.after
-        if (words := self.cause.values(self)) is not None:
+        words = None if isinstance(self.cause, Advice) else self.cause.values(self)
+        if words is not None:
             return words
         if isinstance(before, type) and isinstance(after, type) and before is not after:
             from leafwise._objects.classes import distinct_names  # noqa: PLC0415  # imports JAX
@@ -417,23 +408,25 @@ _SENTENCES: Final = {
 
 def merged(reasons: Iterable[Reason]) -> list[Reason]:
     """Return reasons, with those for the functions of one recreated object merged into one."""
-    return [
-        reason
-        for several in _groups(reasons, lambda reason: reason.holder or id(reason))
-        for reason in several[0].cause.merge(several)
-    ]
+    every: list[Reason] = []
+    for several in grouped(reasons, lambda reason: reason.holder or id(reason)).values():
+        cause = several[0].cause
+        every += several if isinstance(cause, Advice) else cause.merge(several)
+    return every
 
 
 def joined(reasons: Iterable[Reason]) -> list[Reason]:
     """Return reasons, with those that differ only in their paths joined into one."""
-    groups = _groups(reasons, lambda reason: (reason.kind, reason.change, reason.fix.alike))
+    groups = grouped(reasons, lambda reason: (reason.kind, reason.change, reason.fix.alike))
     return [
-        several[0]._replace(path=paths_of(reason.path for reason in several)) for several in groups
+        several[0]._replace(path=paths_of(reason.path for reason in several))
+        for several in groups.values()
     ]
 
 
-def _groups(reasons: Iterable[Reason], key: Callable[[Reason], Any]) -> list[list[Reason]]:
-    groups: dict[Any, list[Reason]] = {}
-    for reason in reasons:
-        groups.setdefault(key(reason), []).append(reason)
-    return list(groups.values())
+def grouped(items: Iterable[T], key: Callable[[T], Any]) -> dict[Any, list[T]]:
+    """Return items by a key that some of them share, both in order."""
+    groups: dict[Any, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

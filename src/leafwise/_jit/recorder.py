@@ -10,7 +10,7 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 
@@ -107,10 +107,25 @@ _ahead: Final = weakref.WeakKeyDictionary[Any, weakref.ref[ProgramEntry]]()
 """The programs that were lowered ahead of time, by their modules, which are theirs alone."""
 
 
+class _Current(NamedTuple):
+    """The program that JAX made last on a thread, which the next event may be about."""
+
+    args: int  # the id of the arguments of its call
+    log: ProgramLog
+    program: ProgramEntry
+
+    def continues(self, args: Any, work: Work, *, lowers: bool) -> bool:
+        """Return whether JAX goes on with it, in work for a call with these arguments."""
+        # `lower` calls `trace` with a tuple of its own.
+        is_same_call = self.args == id(args) or not work.is_known or work.is_ahead
+        is_done = self.program.lower_seconds if lowers else self.program.compile_seconds
+        return is_same_call and not is_done
+
+
 class _InProgress(threading.local):
     def __init__(self) -> None:
         self.ran: list[tuple[ProgramLog, ProgramEntry]] = []
-        self.current: tuple[int, ProgramLog, ProgramEntry] | None = None
+        self.current: _Current | None = None
         self.lowered: Event | None = None
 
 
@@ -177,23 +192,13 @@ def _on_event(raw: RawEvent) -> None:
     # A frame that refers to itself would keep all frames around it alive, with their variables.
     work = current_work(inspect.currentframe(), lowers=raw.kind is not EventKind.TRACE)
     log = _log_of(work, raw)
-    program: ProgramEntry | None = None
     if raw.kind is EventKind.TRACE:
         log, program = _traced(raw, work, log)
-        first = program is not None
+        is_first = program is not None
     else:
-        program, first = _lowered_or_compiled(raw, work, log)
-        _report_nested()
-    event = _event(raw, work, log, program)
-    if program is not None and log is not None and first:
-        if event.via is not None and work.call is not None:
-            log.note_package(program, given_in(user_frame(work.call.frame)))
-        event = dataclasses.replace(event, explanation=program.explanation)
-    is_last = raw.kind is EventKind.LOWERING or (work.call is not None and not work.call.runs)
-    if event.eager and is_last and _watchers and work.is_known and not work.is_inside:
-        with contextlib.suppress(Exception):  # the user's own code; the call must go on
-            why, run = _outside.explain(raw.name, work, inspect.currentframe())
-            event = dataclasses.replace(event, explanation=why, run=run)
+        program, is_first = _lowered_or_compiled(raw, work, log)
+    _report_nested()
+    event = _event(raw, work, log, program, is_first=is_first)
     fails = sys.exception() is not None  # JAX reports it all the same, and compiles nothing
     runs = work.call is None or work.call.runs
     if raw.kind is EventKind.LOWERING and work.inputs is not None and runs and not fails:
@@ -204,9 +209,8 @@ def _on_event(raw: RawEvent) -> None:
 def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     """Return the log of the function that JAX is working on, or None."""
     if not work.is_known:  # after a trace that of its function, if nothing came between
-        _, log, _ = _HERE.current or (0, None, None)
-        is_same = raw.kind is not EventKind.TRACE and log is not None and log.name == raw.name
-        return log if is_same else None
+        current = None if raw.kind is EventKind.TRACE else _HERE.current
+        return current.log if current is not None and current.log.name == raw.name else None
     if work.call is None:
         return _by_source.get(work.source)
     fun: Any = work.call.fun
@@ -255,8 +259,7 @@ def _traced(
         program.trace_seconds = raw.seconds
         log.note_results(program, work.outputs)
         is_followed = call is not None or not work.is_known
-        _HERE.current = (id(call and call.args), log, program) if is_followed else None
-    _report_nested()
+        _HERE.current = _Current(id(call and call.args), log, program) if is_followed else None
     return log, program
 
 
@@ -273,22 +276,16 @@ def _lowered_or_compiled(
     args, kwargs = ((), {}) if call is None else (call.args, call.kwargs)
     current, first = _HERE.current, False
     if work.role and _HERE.ran and _HERE.ran[-1][0] is log:  # traced under a transformation
-        current = id(args), *_HERE.ran[-1]
-    if (
-        current is not None
-        and current[1] is log
-        # `lower` calls `trace` with a tuple of its own.
-        and (current[0] == id(args) or not work.is_known or work.is_ahead)
-        and not (current[2].lower_seconds if lowering else current[2].compile_seconds)
-    ):
-        program = current[2]
+        current = _Current(id(args), *_HERE.ran[-1])
+    if current and current.log is log and current.continues(args, work, lowers=lowering):
+        program = current.program
         program.role, program.lowered = work.role, work.lowered
     elif not work.is_known:
         return None, False
     else:
         program, first = log.new_program(Outcome.RECOMPILE, call, args, kwargs, work), True
         log.add(program)
-    _HERE.current = (id(args), log, program)
+    _HERE.current = _Current(id(args), log, program)
     if lowering:
         program.lower_seconds = raw.seconds
         if work.is_ahead and work.module is not None:
@@ -303,19 +300,32 @@ def _report_nested() -> None:
     ran, _HERE.ran = _HERE.ran, []
     for log, program in () if shows_no_reasons() else ran:
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
-        event = _event(raw, Work(), log, program)
-        event = dataclasses.replace(event, site=program.site, via=None, is_inner=program.is_inner)
-        notify(_watchers, dataclasses.replace(event, explanation=program.explanation))
+        event = _event(raw, Work(is_inside=program.is_inner), log, program, is_first=True)
+        notify(_watchers, dataclasses.replace(event, site=program.site, via=None))
 
 
 def _event(
-    raw: RawEvent, work: Work, log: ProgramLog | None, program: ProgramEntry | None
+    raw: RawEvent,
+    work: Work,
+    log: ProgramLog | None,
+    program: ProgramEntry | None,
+    *,
+    is_first: bool,
 ) -> Event:
-    thread = threading.current_thread()
-    call, fun = work.call, log.callee.find() if log is not None else None
+    call, thread = work.call, threading.current_thread()
+    fun = log.callee.find() if log is not None else None
     if call is not None:
         fun = function_behind(call.fun if fun is None else fun, call.args)
     site, via = sites_of(call.frame if call is not None else inspect.currentframe())
+    via = None if _is_users(fun) else via
+    if is_first and log is not None and program is not None and via is not None and call:
+        log.note_package(program, given_in(user_frame(call.frame)))
+    why, run = None if program is None or not is_first else program.explanation, None
+    eager = log is None and _is_eager(raw.name, fun, work)
+    is_last = raw.kind is EventKind.LOWERING or (call is not None and not call.runs)
+    if eager and is_last and _watchers and work.is_known and not work.is_inside:
+        with contextlib.suppress(Exception):  # the user's own code; the call must go on
+            why, run = _outside.explain(raw.name, work, inspect.currentframe())
     return Event(
         kind=raw.kind,
         name=raw.name,
@@ -324,13 +334,13 @@ def _event(
         thread=thread.name,
         thread_id=thread.ident or 0,
         site=site,
-        via=None if _is_users(fun) else via,
-        eager=log is None and _is_eager(raw.name, fun, work),
+        via=via,
+        eager=eager,
         is_inner=work.is_inside,
         cached=raw.cache.hit,
         miss=_miss(raw),
-        explanation=None,
-        run=None,
+        explanation=why,
+        run=run,
         fun=fun,
         key_parts=raw.cache.parts,
         program=program,

@@ -15,10 +15,9 @@ import re
 import sys
 import time
 import types
-import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 
@@ -30,7 +29,7 @@ from leafwise._compare.fixes import Cause, once, recreated_function
 from leafwise._findings.first_compiles import FEW_PROGRAMS
 from leafwise._findings.json import to_json
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
-from leafwise._findings.records import EventRecord, SiteRecord, StaleCaptureRecord
+from leafwise._findings.records import EventRecord, SiteRecord, StaleCaptureRecord, line_of
 from leafwise._jax.compat import left_out, shows_no_reasons
 from leafwise._jax.context import install_trace_context
 from leafwise._jax.events import EventKind, ignore_events
@@ -56,29 +55,20 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise.cli.operations_recorder import OperationsRecorder, writing_faults
 from leafwise.errors import message_of
 
-Write: TypeAlias = Callable[..., None]
-"""Writes a record, given as keyword arguments."""
-
 
 def start(folder: str, write_in: Callable[..., None], options: Mapping[str, Any]) -> None:
     """Record everything JAX does in this process in a folder, with the command's options."""
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
     write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)
-    recorder = Recorder(
-        write,
-        checks_captures=options.get("captures", False),
-        audit=options.get("audit", False),
-        programs=options.get("programs", False),
-        is_exact=options.get("exact", False),
-    )
+    recorder = Recorder(write, **options)
     recorder.start()
     atexit.register(_note_end, write, recorder, os.getpid())
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=recorder.forget)
 
 
-def _note_end(write: Write, recorder: "Recorder", process: int) -> None:
+def _note_end(write: Callable[..., None], recorder: "Recorder", process: int) -> None:
     """Record when the process ended, and with which error, from ``sys.last_exc``."""
     if os.getpid() != process:
         return
@@ -97,17 +87,17 @@ class Recorder(CaptureChecks):
 
     def __init__(
         self,
-        write: Write,
+        write: Callable[..., None],  # writes a record, given as keyword arguments
         *,
-        checks_captures: bool = False,
+        captures: bool = False,
         audit: bool = False,
         programs: bool = False,
-        is_exact: bool = False,
+        exact: bool = False,
+        **_: object,
     ) -> None:
-        super().__init__(StaleAction.IGNORE, is_exact=is_exact)
+        super().__init__(StaleAction.IGNORE, is_exact=exact)
         self.most = 2
         self._write = write
-        self._known = weakref.WeakSet[ProgramEntry]()
         self._programs: Any = None
         if programs:
             from leafwise.cli.program_recorder import ProgramRecorder  # noqa: PLC0415  # on demand
@@ -116,12 +106,11 @@ class Recorder(CaptureChecks):
         self._operations = OperationsRecorder(write)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
-        self._seen: dict[Any, tuple[list[SeenFunction], dict[str, Any]]] = {}
+        self._seen: dict[Any, tuple[tuple[SeenFunction, SeenFunction], dict[str, Any]]] = {}
         self._owners: dict[types.CodeType, str] = {}
         self._outside: Counter[Any] = Counter()
         self._without_jit: SiteRecord | None = None
-        self._lists_captures = checks_captures
-        self._checks_calls = checks_captures or audit
+        self._lists_captures = captures
         self._written = set[Any]()
         self._left_out = dict[str, str]()
         self._original: Callable[..., Any] = jax.jit
@@ -132,7 +121,7 @@ class Recorder(CaptureChecks):
         namespace: Any = jax
         install_trace_context()  # before the script compiles anything
         follow_functions(on=True)
-        if self._checks_calls:
+        if self._lists_captures or self._audit is not None:
             namespace.jit = self._checked_jit()
             switch_block(self, is_on=True)
         if self._audit is not None:
@@ -154,12 +143,11 @@ class Recorder(CaptureChecks):
         namespace.jit = self._original
 
     def forget(self) -> None:
-        """Forget the programs recorded so far, as in a forked process."""
-        self._known.clear()
+        """Forget what was recorded so far, as in a forked process."""
         self._left_out = {}
 
     def _note_wrong(self, text: str, site: Site | None) -> None:
-        key = f"{site.file}:{site.line}" if site is not None else "", text
+        key = line_of(site), text
         self._wrong[key] += 1
         if self._wrong[key] == 1:  # not again for each iteration of a loop
             self._write(wrong={"call": key[0], "what": text, "times": 1})
@@ -197,6 +185,10 @@ class Recorder(CaptureChecks):
             if self._programs is not None and is_compile:
                 spent = event.seconds - self._programs.seconds()
                 event = dataclasses.replace(event, seconds=max(spent, 0.0))
+            if leafwise_explain.changed and event.site is not None:
+                file = os.path.realpath(event.site.file)
+                if file in leafwise_explain.changed.keys() - leafwise_explain.served:
+                    self._write(fault=f"{file} ran without the edit")
             record = self._event(event)
             self._operations.note(event, record)
             self._write(event=to_json(record))
@@ -210,13 +202,20 @@ class Recorder(CaptureChecks):
     def _event(self, event: Event) -> EventRecord:
         """Return the record of an event; the first event of a program has its explanation."""
         site, why, program = event.site, event.explanation, event.program
+        frame = user_frame(inspect.currentframe())
         # Without a call, the name shows what JAX was doing.
         is_eager = event.eager and (event.fun is not None or not shows_no_reasons())
         file, line = ("", 0) if is_eager else definition(event.fun)
-        real = os.path.realpath(site.file) if site is not None and leafwise_explain.changed else ""
-        if real in leafwise_explain.changed.keys() - leafwise_explain.served:
-            self._write(fault=f"{real} ran without the edit")
-        record = EventRecord(
+        is_repeat = why is not None and why.nearest is not None
+        culprit = self._culprit(why, site) if why is not None and is_repeat else None
+        recreated, reasons = "", tuple[Reason, ...]()
+        earlier = None if program is None or program.earlier == site else program.earlier
+        if program is not None:
+            if why is not None and file and not is_repeat:
+                recreated, reasons = self._recreated(event.fun, event, program)
+            if why is not None and not program.ran:  # it never ran before
+                why = dataclasses.replace(why, nearest=None)
+        return EventRecord(
             kind="cache hit" if event.cached else event.kind.value,
             name=event.name,
             eager=is_eager,
@@ -225,84 +224,75 @@ class Recorder(CaptureChecks):
             process="",
             thread=event.thread,
             site=SiteRecord.of(site),
-            explanation=why,
+            explanation=Explanation(Outcome.RETRACE, reasons) if reasons else why,
             defined=f"{file}:{line}" if file else "",
+            via=line_of(event.via),
+            role="" if program is None else " ".join(program.role),
+            run=event.run,
+            recreated=recreated,
+            inner=event.is_inner,
             miss=event.miss,
+            call=position_of(frame) if frame and site and frame.f_lineno == site.line else None,
+            fix=self._jit_once(event, frame),
+            culprit=culprit,
+            callers=list(_callers(frame)) if is_eager and is_repeat else [],
+            earlier=line_of(earlier),
         )
-        if why is not None and program is not None and not program.ran:  # it never ran before
-            record.explanation = dataclasses.replace(why, nearest=None)
-        frame = user_frame(inspect.currentframe())
-        if why is not None and why.nearest is not None:
-            self._note_lines(record, why, frame)
-        if frame is not None and site is not None and frame.f_lineno == site.line:
-            position = position_of(frame)
-            record.call = None if position is None else list(position)
-        if event.eager and event.kind is EventKind.COMPILE:
-            of_run = event.site, event.run
-            self._outside[of_run] += 1
-            record.fix = jit_once_fix(frame) if self._outside[of_run] == FEW_PROGRAMS else None
-        if why is None and program in self._known:
-            return record
-        record.via = "" if event.via is None else f"{event.via.file}:{event.via.line}"
-        record.inner, record.run = event.is_inner, event.run
-        if program is not None:
-            record.role = " ".join(program.role)
-            self._known.add(program)
-            if program.earlier is not None and program.earlier != site:
-                record.earlier = f"{program.earlier.file}:{program.earlier.line}"
-        if program is not None and why is not None and why.nearest is None:
-            self._note_recreated(event, record, program)
-        return record
 
-    def _note_lines(
-        self, record: EventRecord, why: Explanation, frame: types.FrameType | None
-    ) -> None:
-        """Add the lines, besides its own, to which a recompiled program may be attributed."""
-        for reason in why.reasons:
-            if reason.cause is Cause.CLEARED_BY_CALL:
-                record.culprit = SiteRecord.of(reason.details)
-            elif reason.cause is Cause.JIT_IS_OFF:
-                record.culprit = self._without_jit = self._without_jit or record.site
-        if record.eager:
-            record.callers = list(_callers(frame))
+    def _culprit(self, why: Explanation, site: Site | None) -> SiteRecord | None:
+        """Return the line that caused a repeat, if it is not the line of the call."""
+        causes = {reason.cause: reason for reason in why.reasons}
+        if Cause.JIT_IS_OFF in causes:
+            self._without_jit = self._without_jit or SiteRecord.of(site)
+            return self._without_jit
+        cleared = causes.get(Cause.CLEARED_BY_CALL)
+        return None if cleared is None else SiteRecord.of(cleared.details)
 
-    def _note_recreated(self, event: Event, record: EventRecord, program: ProgramEntry) -> None:
-        """Add whether a new function has the same code as one that was called before."""
-        plain = _plain(event.fun)
+    def _jit_once(self, event: Event, frame: types.FrameType | None) -> Fix | None:
+        """Return the fix for a run of a line outside `jit`, with the last of a few programs."""
+        if not event.eager or event.kind is not EventKind.COMPILE:
+            return None
+        self._outside[event.site, event.run] += 1
+        is_last = self._outside[event.site, event.run] == FEW_PROGRAMS
+        return jit_once_fix(frame) if is_last else None
+
+    def _recreated(
+        self, fun: Any, event: Event, program: ProgramEntry
+    ) -> tuple[str, tuple[Reason, ...]]:
+        """Return how a function was recreated, if one of its definition was called before."""
+        plain = _plain(fun)
         owner = owner_of(plain).rpartition(".")[2]
-        code = getattr(plain, "__code__", None)
-        if code is None or not record.defined or event.fun is None:
-            return
-        key: Any = _definition_of(event.fun), program.role
+        code = plain.__code__
+        key: Any = _definition_of(fun), program.role
         of_line = *key, event.site
         with contextlib.suppress(TypeError):  # an unhashable static
             key = *key, program.place
-        both = (plain,) if plain is event.fun else (event.fun, plain)
-        its = [SeenFunction(function) for function in both]
+        functions = SeenFunction(fun), SeenFunction(plain)
         leaves = {} if program.signature is None else program.signature.leaves
         shapes = {path: leaf.shape for path, leaf in leaves.items()}
         known, is_on_line = self._seen.get(key) or self._seen.get(of_line), of_line in self._seen
-        mine, earlier = known or (its, shapes)
-        self._seen[key] = self._seen[of_line] = its, shapes
+        self._seen[key] = self._seen[of_line] = functions, shapes
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING
-        if owner and known is None and self._owners.setdefault(code, owner) != owner:  # no repeat
-            advice = Advice(f"a method of another class, {owner}")
-            record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts, advice),))
-        is_same, is_method = mine[0].is_same(its[0]), hasattr(event.fun, "__self__")
+        if known is None and owner and self._owners.setdefault(code, owner) != owner:  # no repeat
+            return "", (Reason(*facts, Advice(f"a method of another class, {owner}")),)
+        (before, plain_before), earlier = known or (functions, shapes)
+        is_same, is_method = before.is_same(functions[0]), hasattr(fun, "__self__")
         if is_same and not (is_on_line and is_method):
-            return  # JAX finds the programs of a method only while one object of it lives
-        how = once(is_in_module=event.site is not None and event.site.function == "<module>")
-        changes = describe_changes(mine[0].captured, its[0].captured)
-        made = event.fun if is_method else plain
+            return "", ()  # JAX finds the programs of a method only while one object of it lives
+        recreated, how = (
+            "new",
+            once(is_in_module=event.site is not None and event.site.function == "<module>"),
+        )
+        changes = describe_changes(before.captured, functions[0].captured)
+        made = fun if is_method else plain
         advice = recreated_function(getattr(made, "__func__", made) if is_same else made, changes)
-        record.recreated = "new"
-        if mine[-1].is_same(its[-1]) and (is_same or not is_method):
+        if plain_before.is_same(functions[1]) and (is_same or not is_method):
             if not changes:
-                record.recreated = "transformed again"
+                recreated = "transformed again"
                 make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
                 advice = Advice("`jax.jit(...)` creates a new function each time", make_once)
         elif "<" not in code.co_qualname and not (owner or is_method):
-            record.recreated = "defined again"
+            recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
             where = " in this cell" if _is_in_cell(code) else ""
             advice = Advice(f"defined again{where}, with the same code", define_once)
@@ -311,9 +301,8 @@ class Recorder(CaptureChecks):
             advice = advice._replace(fix=define_once)
         if not (is_same or is_users_file(code.co_filename)):  # the user cannot change it
             advice = Advice(f"a method of another `{owner}`" if owner else advice.change)
-        if resized := _resized(earlier, shapes):
-            record.recreated = "new"  # it may be intended for two sizes
-        record.explanation = Explanation(Outcome.RETRACE, (Reason(*facts, advice), *resized))
+        resized = _resized(earlier, shapes)  # it may be intended for two sizes
+        return "new" if resized else recreated, (Reason(*facts, advice), *resized)
 
     def _write_captures(self, event: Event) -> None:
         if not self._lists_captures or event.fun is None or event.eager:
@@ -328,8 +317,8 @@ class Recorder(CaptureChecks):
         if self._audit is not None:
             self._audit.add_stale(stale)
         for capture in stale if self._lists_captures else ():
-            call = f"{capture.call.file}:{capture.call.line}" if capture.call is not None else ""
-            texts = capture.name, capture.reader, capture.line, capture.before, capture.after, call
+            line, call = capture.line, line_of(capture.call)
+            texts = capture.name, capture.reader, line, capture.before, capture.after, call
             if (key := (owner, *texts)) not in self._written:
                 self._written.add(key)
                 self._write(stale=to_json(StaleCaptureRecord(*texts)), owner=owner)
