@@ -28,7 +28,10 @@ changed: "dict[str, str]" = {}
 served: "set[str]" = set()
 """The files of which this process runs the changed text."""
 
-_LIGHT = ("leafwise.__main__", "leafwise.errors", "leafwise.cli", "leafwise.cli.notebook")
+_LIGHT = {
+    *("leafwise.__main__", "leafwise.errors", "leafwise.cli"),
+    *("leafwise.cli.notebook", "leafwise.cli.streams"),
+}
 """The modules of leafwise that a script may import before JAX: they do not use it."""
 
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
