@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
-from tests.kit.inside import first_compiles, operations_recorder
+from tests.kit.inside import first_compiles, program_recorder
 from tests.kit.processes import Runner
 
 from leafwise_explain import VARIABLE
@@ -96,7 +96,7 @@ params = nets.init(x)
 @pytest.mark.slow
 def test_a_long_loop(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
     """The loop of a program that takes long enough is a finding, with what the time went into."""
-    for module in (first_compiles, operations_recorder):
+    for module in (first_compiles, program_recorder):
         monkeypatch.setattr(module, "LEAST", 0.05)
     (finding,) = explained(script("loop.py", LOOP.replace("RUNS", "14")))["first"]
     assert (finding["place"], finding["kind"], finding["runs"]) == ("loop.py:9", "loop", 14)

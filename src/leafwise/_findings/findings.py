@@ -2,8 +2,8 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable
+from typing import Any, Final, TypeVar
 
 from leafwise._findings.reasons import Act, Explanation, Fix, Reason, ReasonKind, grouped
 from leafwise._findings.records import (
@@ -17,46 +17,24 @@ from leafwise._findings.records import (
 )
 from leafwise._findings.words import count, duration, paths_of
 
+T = TypeVar("T")
 
-@dataclasses.dataclass(slots=True)
+
 class ProgramEvents:
     """The events of one program: its trace, lowering and compile, if they happened."""
 
-    events: list[EventRecord]
-
-    @property
-    def first(self) -> EventRecord:
-        """Its first event, with the facts that all its events share."""
-        return self.events[0]
-
-    @property
-    def explained(self) -> EventRecord:
-        """The event with the explanation, or the first event without one."""
-        return next((event for event in self.events if event.explanation), self.first)
-
-    @property
-    def explanation(self) -> Explanation | None:
-        return self.explained.explanation
-
-    @property
-    def reasons(self) -> list[Reason]:
-        return [] if self.explanation is None else self.explanation.acted
-
-    @property
-    def is_compiled(self) -> bool:
-        return self.events[-1].kind in _COMPILES
-
-    @property
-    def is_repeat(self) -> bool:
-        """Whether JAX had made a program of this function before, and not by intention."""
-        why = self.explanation
-        if self.first.inner or why is None or why.nearest is None:
-            return False
-        return not any(reason.fix.act is Act.NOTHING for reason in self.reasons)
-
-    @property
-    def identity(self) -> tuple[str, str, str]:
-        return self.first.name, self.first.defined, self.first.role
+    def __init__(self, events: list[EventRecord]) -> None:
+        self.events = events
+        self.first = events[0]  # with the facts that all its events share
+        self.explained = next((event for event in events if event.explanation), self.first)
+        self.explanation = why = self.explained.explanation
+        self.reasons: list[Reason] = [] if why is None else why.acted
+        self.is_compiled = events[-1].kind in _COMPILES
+        self.identity = self.first.name, self.first.defined, self.first.role
+        # Whether JAX had made a program of this function before, and not by intention.
+        is_intended = any(reason.fix.act is Act.NOTHING for reason in self.reasons)
+        was_made = not self.first.inner and why is not None and why.nearest is not None
+        self.is_repeat = was_made and not is_intended
 
 
 _COMPILES: Final = ("compile", "cache hit")
@@ -65,17 +43,26 @@ _ORDER: Final = {"trace": 0, "lowering": 1, "compile": 2, "cache hit": 2}
 
 def programs_of(events: Iterable[EventRecord]) -> list[ProgramEvents]:
     """Group events by program, in the order in which they finished."""
-    programs: list[ProgramEvents] = []
-    last: dict[tuple[str, str, str], ProgramEvents] = {}
-    for event in sorted(events, key=lambda event: event.interval[1]):
-        of = event.process, event.thread, event.name
-        current = last.get(of)
-        order = _ORDER[event.kind]
-        if current is None or _ORDER[current.events[-1].kind] >= order:
-            current = last[of] = ProgramEvents([])
-            programs.append(current)
-        current.events.append(event)
+    ordered = sorted(events, key=lambda event: event.interval[1])
+    groups = in_programs(ordered, lambda event: (event.process, event.thread, event.name))
+    return [ProgramEvents(group) for group in groups]
+
+
+def in_programs(events: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
+    """Group events in order of time: a program is traced, lowered and compiled once."""
+    programs: list[list[T]] = []
+    latest: dict[Any, list[T]] = {}
+    for event in events:
+        program = latest.get(key(event))
+        if program is None or _order(program[-1]) >= _order(event):
+            program = latest[key(event)] = []
+            programs.append(program)
+        program.append(event)
     return programs
+
+
+def _order(event: Any) -> int:
+    return _ORDER[event.kind]
 
 
 @dataclasses.dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from leafwise._findings.findings import in_programs
 from leafwise._findings.words import count
 from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
@@ -96,15 +97,15 @@ def _format_count(log: Log, name: str) -> str:
 def is_of(event: Event, function: Callable[..., Any] | str) -> bool:
     """Return whether an event belongs to a function, or to a function with that name."""
     if isinstance(function, str):
-        names = {event.name, getattr(_unwrap(event.fun), "__qualname__", event.name)}
+        names = {event.name, getattr(unwrapped(event.fun), "__qualname__", event.name)}
         return function in names
-    wanted = _unwrap(function)
+    wanted = unwrapped(function)
     if event.fun is None:  # JAX reported its name only
         return event.name == getattr(wanted, "__name__", None)
-    return jax_equal(_unwrap(event.fun), wanted) is True  # the user's `==` may raise
+    return jax_equal(unwrapped(event.fun), wanted) is True  # the user's `==` may raise
 
 
-def _unwrap(function: Any) -> Any:
+def unwrapped(function: Any) -> Any:
     """Return the function as written, without its decorators and partials."""
     for _ in range(100):  # `__wrapped__` may lead back to its start
         inner = getattr(function, "__wrapped__", getattr(function, "func", None))
@@ -218,12 +219,14 @@ class Budget(Watch, Block):
             problem += f" of {getattr(function, '__qualname__', function)}"
         problem += f": {'; '.join(counts)}"
         over = set(map(id, shown))
-        calls = [call for call in _calls_in(log) if not over.isdisjoint(map(id, call))]
+        every = in_programs(sorted(log, key=lambda event: event.time), _call_of)
+        calls = [call for call in every if not over.isdisjoint(map(id, call))]
+        calls.sort(key=lambda call: call[0].eager)  # operations of JAX itself come last
         lines = [problem, *(_format_call(call, over) for call in calls[:_MOST_SHOWN])]
         if len(calls) > _MOST_SHOWN:
             lines.append(f"... and {len(calls) - _MOST_SHOWN} more")
         reasons = [event.explanation for call in calls for event in call]
-        why = {id(each): each for each in reasons if each is not None}
+        why = {id(reason): reason for reason in reasons if reason is not None}
         if not why and any(not event.eager and event.program is None for event in shown):
             lines.append("for the reason, use `lw.jit` instead of `jax.jit`, or `leafwise explain`")
         raise RetraceError("\n  ".join(lines), tuple(why.values()))
@@ -232,19 +235,8 @@ class Budget(Watch, Block):
 _MOST_SHOWN: Final = 20
 
 
-def _calls_in(log: Log) -> list[list[Event]]:
-    """Return the events of each call: operations of JAX itself come last."""
-    calls: list[list[Event]] = []
-    current: dict[tuple[int, str, bool], list[Event]] = {}
-    for event in sorted(log, key=lambda event: event.time):
-        of = event.thread_id, event.name, event.eager
-        call = current.get(of)
-        again = call is None or call[0].site != event.site
-        if call is None or again or event.kind in {each.kind for each in call}:
-            call = current[of] = []
-            calls.append(call)
-        call.append(event)
-    return sorted(calls, key=lambda call: call[0].eager)
+def _call_of(event: Event) -> tuple[Any, ...]:
+    return event.thread_id, event.name, event.eager, event.site
 
 
 def _format_call(call: list[Event], shown: set[int]) -> str:

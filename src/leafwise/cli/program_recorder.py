@@ -1,43 +1,73 @@
-"""Records of programs for the JSON report, which `leafwise compare` reads.
+"""Records of programs: where their operations come from, and what `leafwise compare` reads.
 
 They hold text and numbers only, as in `recorder`: of the environment, the variables that JAX
-and XLA read; of arrays, shapes and digests.
+and XLA read; of arrays, shapes and digests. A large program is recorded before its compile, which
+may take so long that the process is killed: then this is the only record of it.
 """
 
+import ast
 import base64
+import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
+import linecache
 import os
 import sys
 import threading
 import time
+import traceback
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from importlib import metadata
 from typing import Any, Final
 
 import jax
 import numpy as np
 
-from leafwise._captures.captures import captures
+from leafwise._captures.captures import Capture, captures
 from leafwise._captures.treatment import Treatment
+from leafwise._compare.fixes import fix_of_constants
+from leafwise._findings.first_compiles import LEAST
 from leafwise._findings.json import RecordError, from_json, to_json
-from leafwise._findings.records import LoweredRecord, ProcessRecord, ProgramRecord, SiteRecord
+from leafwise._findings.records import (
+    EventRecord,
+    FirstCompile,
+    LoweredRecord,
+    ProcessRecord,
+    ProgramRecord,
+    SiteRecord,
+)
 from leafwise._findings.words import clean, without_addresses
-from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
+from leafwise._jax.compiles import (
+    Compile,
+    listen_to_compiles,
+    shows_lines,
+    stop_listening_to_compiles,
+)
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
+from leafwise._jax.events import EventKind
+from leafwise._jax.operations import Operations, read_operations
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
+from leafwise._objects.source.call_site import Site
 from leafwise._objects.source.code import names_of
 from leafwise._objects.text import got
 from leafwise._programs.description import Record, describe_tree
 from leafwise._programs.digest import DigestReader, aval_entry, describe_call, digest_of
+from leafwise._programs.first_compile import LARGE_BYTES, describe_operations
 from leafwise._programs.program import LoweredProgram, read_program
 from leafwise._statics.portable import dump
 from leafwise._trees.leaves import LeafRecorder
-from leafwise.cli.operations_recorder import writing_faults
 from leafwise.errors import message_of
+
+_SMALL: Final = 0.01
+"""A program that was lowered in fewer seconds is not read for its operations' lines. Reading takes
+up to a quarter of the time of the lowering."""
+
+_MANY: Final = 1000
+"""A program with at least this many operations is recorded before its compile."""
 
 _MOST_BYTES: Final = 4 << 20
 """The largest compressed size of a program whose operations are recorded."""
@@ -54,36 +84,75 @@ _PRIVATE: Final = ("mtls", "credentials", "trace context")
 """Options whose names contain one of these are left out."""
 
 
+@dataclasses.dataclass
+class _Program(threading.local):
+    """The program that a thread is compiling."""
+
+    seconds: float = 0.0
+    lowered: tuple[Event, EventRecord] | None = None
+    describe: Callable[[], FirstCompile] | None = None
+    read: tuple[LoweredRecord | None, str | None] = None, None
+    reading: float = 0.0  # seconds
+
+
 class ProgramRecorder:
-    """Records what each program was made from, and its operations."""
+    """Reads programs before they are compiled; if `is_whole`, also all that each depends on."""
 
-    def __init__(self, write: Callable[..., None]) -> None:
+    def __init__(self, write: Callable[..., None], *, is_whole: bool) -> None:
         self._write = write
-        self._here = threading.local()
+        self._is_whole = is_whole
+        self._here = _Program()
         self._config: dict[str, Any] | None = None
-
-    def start(self) -> None:
-        listen_to_compiles(self._read)
 
     def stop(self) -> None:
         stop_listening_to_compiles(self._read)
 
-    def _read(self, compiled: Compile) -> None:
-        """Read a program on the thread that is about to compile it."""
-        began = time.perf_counter()
-        with writing_faults(self._write, compiled.name):
-            program = packed(read_program(compiled, compiled.options()))
-            self._here.read = program, compiled.cache_key() if is_on() else None
-        self._here.seconds = time.perf_counter() - began
-
-    def seconds(self) -> float:
+    def spent(self) -> float:
         """Return how many seconds of this thread's last compile were spent here."""
-        return float(getattr(self._here, "seconds", 0.0))
+        return self._here.reading
+
+    def note(self, event: Event, record: EventRecord) -> None:
+        """Handle an event of this thread; add operations to the record of a long compile."""
+        here = self._here
+        here.seconds += event.seconds
+        if event.kind is EventKind.LOWERING:  # JAX has chosen its devices
+            if event.seconds >= _SMALL and shows_lines():
+                here.lowered = event, record
+            if self._is_whole or here.lowered is not None:
+                listen_to_compiles(self._read)
+        elif event.kind is EventKind.COMPILE:
+            if here.seconds >= LEAST and here.describe is not None:
+                with writing_faults(self._write, event.name):
+                    record.first = here.describe()
+            here.seconds, here.lowered, here.describe = 0.0, None, None
+
+    def _read(self, compiled: Compile) -> None:
+        """Read a program on the thread that is about to compile it; record a large one at once."""
+        here, began = self._here, time.perf_counter()
+        with writing_faults(self._write, compiled.name):
+            if self._is_whole:
+                program = packed(read_program(compiled, compiled.options()))
+                here.read = program, compiled.cache_key() if is_on() else None
+        here.reading = time.perf_counter() - began if self._is_whole else 0.0
+        if here.lowered is None or here.describe is not None:
+            return
+        with writing_faults(self._write, compiled.name):
+            frames = traceback.walk_stack(None)
+            stack = {(frame.f_code.co_filename, line) for frame, line in frames}
+            operations = read_operations(compiled.module, stack)
+            describe = functools.partial(_describe, operations, *here.lowered)
+            here.describe = functools.cache(describe)
+            if operations.total >= _MANY or operations.nbytes >= LARGE_BYTES:
+                facts: dict[str, Any] = {"kind": "compile", "start": time.time(), "seconds": 0.0}
+                facts |= {"first": here.describe(), "unfinished": True, "explanation": None}
+                self._write(compiling=to_json(dataclasses.replace(here.lowered[1], **facts)))
 
     def record(self, event: Event) -> None:
         """Write the record of a compiled program, on the thread that compiled it."""
-        program, key = getattr(self._here, "read", (None, None))
-        self._here.read, self._here.seconds = (None, None), 0.0
+        if not self._is_whole:
+            return
+        program, key = self._here.read
+        self._here.read, self._here.reading = (None, None), 0.0
         if self._config is None:
             self._config = _config()
             self._write(process=to_json(_process(self._config)))
@@ -114,6 +183,38 @@ class ProgramRecorder:
         except Exception as error:  # noqa: BLE001  # user code; the rest is still useful
             record.refused[event.name] = f"{type(error).__name__}: {message_of(error)}"
         self._write(program=to_json(record))
+
+
+@contextlib.contextmanager
+def writing_faults(write: Callable[..., None], name: str) -> Generator[None]:
+    """Record what user code or leafwise raises: the script goes on."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001  # as it says
+        write(fault=f"{name}: {type(error).__name__}: {message_of(error)}")
+
+
+def _describe(operations: Operations, event: Event, record: EventRecord) -> FirstCompile:
+    """Return the description of a program; only this reads source files."""
+    first = describe_operations(operations)
+    for origin in first.origins:
+        if origin.kind == "constants":
+            captured = captures(event.fun).own() if event.fun is not None else ()
+            large = [capture for capture in captured if capture.nbytes >= LARGE_BYTES]
+            origin.site = _site_of(large) or origin.site or record.site
+            origin.fix = fix_of_constants([capture.name for capture in large])
+    return first
+
+
+def _site_of(large: Sequence[Capture]) -> SiteRecord | None:
+    """Return the only line that binds the first name, or else the line that first reads it."""
+    if not large:
+        return None
+    where, name = large[0].where, large[0].name.partition(".")[0]
+    tree = ast.parse("".join(linecache.getlines(where.file)))
+    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
+    lines = [node.lineno for node in names if isinstance(node.ctx, ast.Store)]
+    return SiteRecord.of(Site(where.file, lines[0] if len(lines) == 1 else where.line, ""))
 
 
 def _process(config: dict[str, Any]) -> ProcessRecord:

@@ -43,6 +43,7 @@ from leafwise._jit.jitted_call import jit_once_fix
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
+from leafwise._jit.watch import unwrapped
 from leafwise._objects.source.call_site import (
     Site,
     is_users_file,
@@ -52,7 +53,7 @@ from leafwise._objects.source.call_site import (
     user_frame,
 )
 from leafwise._objects.stand_ins import MISSING
-from leafwise.cli.operations_recorder import OperationsRecorder, writing_faults
+from leafwise.cli.program_recorder import ProgramRecorder, writing_faults
 from leafwise.errors import message_of
 
 
@@ -98,12 +99,7 @@ class Recorder(CaptureChecks):
         super().__init__(StaleAction.IGNORE, is_exact=exact)
         self.most = 2
         self._write = write
-        self._programs: Any = None
-        if programs:
-            from leafwise.cli.program_recorder import ProgramRecorder  # noqa: PLC0415  # on demand
-
-            self._programs = ProgramRecorder(write)
-        self._operations = OperationsRecorder(write)
+        self._programs = ProgramRecorder(write, is_whole=programs)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, tuple[tuple[SeenFunction, SeenFunction], dict[str, Any]]] = {}
@@ -132,9 +128,7 @@ class Recorder(CaptureChecks):
     def stop(self) -> None:
         """Stop, and restore `jax.jit`."""
         unwatch_events(self._record)
-        self._operations.stop()
-        if self._programs is not None:
-            self._programs.stop()
+        self._programs.stop()
         switch_block(self, is_on=False)
         self._unwatch()
         AUDITS.clear()
@@ -179,24 +173,21 @@ class Recorder(CaptureChecks):
         if event.is_inner and event.kind is EventKind.TRACE and event.program is not None:
             return  # JAX does not report this trace, which is part of the enclosing one
         with writing_faults(self._write, event.name), ignore_events():
-            is_compile = event.kind is EventKind.COMPILE
-            if self._programs is not None and event.kind is EventKind.LOWERING:
-                self._programs.start()  # the script has started JAX's backend by now
-            if self._programs is not None and is_compile:
-                spent = event.seconds - self._programs.seconds()
-                event = dataclasses.replace(event, seconds=max(spent, 0.0))
+            if event.kind is EventKind.COMPILE:
+                seconds = max(event.seconds - self._programs.spent(), 0.0)
+                event = dataclasses.replace(event, seconds=seconds)
             if leafwise_explain.changed and event.site is not None:
                 file = os.path.realpath(event.site.file)
                 if file in leafwise_explain.changed.keys() - leafwise_explain.served:
                     self._write(fault=f"{file} ran without the edit")
             record = self._event(event)
-            self._operations.note(event, record)
+            self._programs.note(event, record)
             self._write(event=to_json(record))
             self._write_captures(event)
             if (lost := left_out()) != self._left_out:
                 self._left_out = lost
                 self._write(left_out=lost)
-            if self._programs is not None and is_compile:
+            if event.kind is EventKind.COMPILE:
                 self._programs.record(event)
 
     def _event(self, event: Event) -> EventRecord:
@@ -260,7 +251,7 @@ class Recorder(CaptureChecks):
         self, fun: Any, event: Event, program: ProgramEntry
     ) -> tuple[str, tuple[Reason, ...]]:
         """Return how a function was recreated, if one of its definition was called before."""
-        plain = _plain(fun)
+        plain = unwrapped(fun)
         owner = owner_of(plain).rpartition(".")[2]
         code = plain.__code__
         key: Any = _definition_of(fun), program.role
@@ -284,8 +275,9 @@ class Recorder(CaptureChecks):
             once(is_in_module=event.site is not None and event.site.function == "<module>"),
         )
         changes = describe_changes(before.captured, functions[0].captured)
-        made = fun if is_method else plain
-        advice = recreated_function(getattr(made, "__func__", made) if is_same else made, changes)
+        function = fun if is_method else plain
+        function = getattr(function, "__func__", function) if is_same else function
+        advice = recreated_function(function, changes)
         if plain_before.is_same(functions[1]) and (is_same or not is_method):
             if not changes:
                 recreated = "transformed again"
@@ -350,10 +342,3 @@ def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Reason
         for path, shape in after.items()
         if path in before and before[path] != shape
     ]
-
-
-def _plain(fun: Any) -> Any:
-    """Return the function in the source, without partials and decorators."""
-    while isinstance(fun, functools.partial):
-        fun = fun.func
-    return inspect.unwrap(fun)
