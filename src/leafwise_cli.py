@@ -5,6 +5,7 @@ Only the standard library and the lazy `leafwise` package are imported here, so 
 """
 
 import argparse
+import functools
 import importlib
 import importlib.util
 import io
@@ -145,9 +146,9 @@ def _add_check(commands: Any) -> argparse.ArgumentParser:
         metavar="TARGET",
         help="package, module, directory or file.py, with everything below it; or one :Class of it",
     )
-    add = check.add_argument
-    add("--fields", action="store_true", help="only change fields, and show each change")
-    add("--laws", action="store_true", help="only test the laws")
+    add, flag = check.add_argument, functools.partial(check.add_argument, action="store_true")
+    flag("--fields", help="only change fields, and show each change")
+    flag("--laws", help="only test the laws")
     add("--field", action="append", metavar="NAME", default=[], help="only change this field")
     # `leafwise.cli.main` checks the names: the list of laws is not imported here.
     add("--law", action="append", metavar="NAME", default=[], help="only test this law")
@@ -155,10 +156,10 @@ def _add_check(commands: Any) -> argparse.ArgumentParser:
     add("--examples", type=_positive, metavar="N", help="instances per law (default 20)")
     add("--seed", type=int, default=0, metavar="N", help="random seed (default 0)")
     add("--timeout", type=seconds, metavar="SECONDS", help="CPU seconds per class (default 8)")
-    add("--warnings-as-errors", action="store_true", help="fail on warnings")
-    add("--allow-unchecked", action="store_true", help="pass even if something was not checked")
-    add("-v", "--verbose", action="store_true", help="show each change")
-    add("-q", "--quiet", action="store_true", help="show only what is wrong")
+    flag("--warnings-as-errors", help="fail on warnings")
+    flag("--allow-unchecked", help="pass even if something was not checked")
+    flag("-v", "--verbose", help="show each change")
+    flag("-q", "--quiet", help="show only what is wrong")
     _add_outputs(add, "standard output")
     return check
 
@@ -205,31 +206,25 @@ def _add_explain(commands: Any) -> None:
     def add(*names: str, **facts: Any) -> None:
         options.append(explain.add_argument(*names, **facts))
 
-    add(
-        "--captures",
-        action="store_true",
-        help="also list captured values, and calls that used old ones",
-    )
-    add(
-        "--audit",
-        action="store_true",
-        help="also compare each call, types and captures included, with the program it ran",
-    )
+    flag = functools.partial(add, action="store_true")
+    flag("--captures", help="also list captured values, and calls that used old ones")
+    audit = "also compare each call, types and captures included, with the program it ran"
+    flag("--audit", help=audit)
     _add_outputs(add, "standard error")
-    add("-q", "--quiet", action="store_true", help="print no report")
+    flag("-q", "--quiet", help="print no report")
     add("--html", metavar="FILE", type=_no_script, help="also write the report as an HTML page")
-    add("--progress", action="store_true", help="show slow compiles even if stderr is a pipe")
+    flag("--progress", help="show slow compiles even if stderr is a pipe")
     add(
         "--fail-on",
         choices=("retrace", "recompile", "stale"),
         help="fail on findings or calls with one",
     )
     add("--allow", metavar="N", type=int, default=0, help="how many of these to allow (default 0)")
-    add("--try", dest="tries", action="store_true", help=_TRY)
+    flag("--try", dest="tries", help=_TRY)
     add("--max-tries", type=_positive, default=5, metavar="N", help="findings to try (default 5)")
-    add("--diff", action="store_true", help="also print the patch to standard output")
-    add("--write", action="store_true", help="also apply the patch")
-    add("--force", action="store_true", help="even to files with uncommitted changes")
+    flag("--diff", help="also print the patch to standard output")
+    flag("--write", help="also apply the patch")
+    flag("--force", help="even to files with uncommitted changes")
     explain.set_defaults(ours=[option.option_strings[-1] for option in options])
     explain.add_argument(
         "target", metavar="SCRIPT", help="the script or notebook, or the module after -m"

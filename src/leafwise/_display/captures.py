@@ -1,6 +1,6 @@
 """What functions capture, as text: the table that `lw.captures` prints, and the stale calls."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from leafwise._findings.records import CapturesRecord, StaleCaptureRecord
@@ -39,7 +39,7 @@ def captures_lines(captured: CapturesRecord) -> Iterator[str]:
         )
 
 
-def stale_text(function: str, stale: StaleCaptureRecord) -> str:
+def _stale_text(function: str, stale: StaleCaptureRecord) -> str:
     """Return what a call used of a capture that has changed since, and the fix."""
     texts = stale.name, stale.before, stale.after
     path, before, after = (cut(text, _LONGEST) for text in texts)
@@ -50,10 +50,19 @@ def stale_text(function: str, stale: StaleCaptureRecord) -> str:
     )
 
 
+def stale_calls(several: Iterable[CapturesRecord]) -> list[tuple[str, str]]:
+    """Return each call that used an old value of a capture, and what it used."""
+    return [
+        (stale.call, _stale_text(captured.function, stale))
+        for captured in several
+        for stale in captured.stale
+    ]
+
+
 def stale_lines(captured: CapturesRecord) -> Iterator[str]:
     """Yield a line for each call that used an old value of a capture."""
-    calls = captured.stale
-    for stale in calls[:_MOST_ROWS]:
-        yield f"stale: {clean(stale.call)}: {stale_text(captured.function, stale)}"
+    calls = stale_calls([captured])
+    for call, text in calls[:_MOST_ROWS]:
+        yield f"stale: {clean(call)}: {text}"
     if len(calls) > _MOST_ROWS:
         yield f"and {count(len(calls) - _MOST_ROWS, 'more stale call')}"

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from leafwise._display.captures import captures_lines, stale_lines, stale_text
+from leafwise._display.captures import captures_lines, stale_calls, stale_lines
 from leafwise._findings.findings import Finding, busy, findings, is_batch, nothing_again, seconds_of
 from leafwise._findings.first_compiles import LEAST, MOST_FIRST, first_seconds
 from leafwise._findings.reasons import Act
@@ -187,7 +187,8 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         _print(text, console, 2)
     fixes = finding.fixes()
     if finding.tried is not None and len(fixes) == 1:
-        # It is not shown twice, but if the value has to be static, the rest of the fix is needed.
+        # The tried patch shows this fix. It is repeated only if the patch failed, as the value
+        # has to be static.
         is_dynamic = fixes[0].act is Act.MAKE_DYNAMIC
         fixes = fixes if is_dynamic and finding.tried.verdict not in CONFIRMED else []
     for fix in fixes[:_MOST_LINES]:
@@ -203,7 +204,7 @@ def _tried_lines(finding: Finding, report: Report) -> Iterator[str]:
     tried = finding.tried
     if tried is not None and tried.verdict in CONFIRMED:
         every = (*report.findings, *report.first)
-        if next(other for other in every if other.tried == tried) is finding:
+        if next(first for first in every if first.tried == tried) is finding:
             yield f"fix, tried: {finding.effect(tried)}, {CONFIRMED[tried.verdict]}"
             yield from (f"  {line}" for line in tried.edit)
         else:
@@ -276,17 +277,13 @@ def annotations_of(report: Report) -> str:
     lines: list[str] = []
     for finding in (*report.findings, *report.first[:MOST_FIRST]):
         title = finding.headline
-        reasons = [described(one.path, one.kind, one.change) for one, _ in finding.reasons()]
+        reasons = [described(why.path, why.kind, why.change) for why, _ in finding.reasons()]
         text = "\n".join((*reasons, *(f"fix: {fix}" for fix in finding.fixes()))) or title
         where = (finding.site.file, finding.site.line) if finding.site else ("", 0)
         lines.append(annotation("warning", text, title, *where))
-    calls = [
-        (stale.call, stale_text(captured.function, stale), "an old value was used")
-        for captured in report.captures
-        for stale in captured.stale
-    ]
+    calls = [(*call, "an old value was used") for call in stale_calls(report.captures)]
     wrong = report.audit.found if report.audit is not None else ()
-    calls += [(each.call, each.what, "another program answered") for each in wrong]
+    calls += [(answer.call, answer.what, "another program answered") for answer in wrong]
     for call, what, title in calls:
         file, _, number = call.rpartition(":")  # or "line not known"
         at = (file, int(number)) if file else ("", 0)

@@ -119,12 +119,12 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
             run = first.site, program.explained.run
             finding = FirstFinding(first.site, is_outside=True)
             outside.setdefault(run, finding).programs.append(program)
-    found = [*groups.values()]
+    every = [*groups.values()]
     for finding in outside.values():  # many small programs, for which one would be faster
         number, spent = len(finding.programs), finding.seconds
         is_start_up = number >= FEW_PROGRAMS and LEAST <= spent <= number * _LONGEST_EACH
-        found += [finding] if is_start_up and finding.fixes() else []
-    return sorted(found, key=lambda finding: -finding.seconds)
+        every += [finding] if is_start_up and finding.fixes() else []
+    return sorted(every, key=lambda finding: -finding.seconds)
 
 
 def first_seconds(events: list[EventRecord]) -> float:

@@ -73,7 +73,8 @@ class Report:
 
 def once_each(report: Report) -> list[tuple[str, int, float]]:
     """Return line, programs and seconds for code outside jitted functions without a finding."""
-    outside = [each for each in (*report.findings, *report.first) if each.is_outside]
+    every = (*report.findings, *report.first)
+    outside = [finding for finding in every if finding.is_outside]
     programs = [program for finding in outside for program in finding.programs]
     known = {(program.first.site, program.first.name) for program in programs}
     lines: dict[str, list[ProgramEvents]] = {}
@@ -83,7 +84,7 @@ def once_each(report: Report) -> list[tuple[str, int, float]]:
         if program.first.eager and is_plain and at not in known:
             lines.setdefault(place(program.first.site), []).append(program)
     rows = [
-        (line, len(programs), busy([event for one in programs for event in one.events]))
+        (line, len(programs), busy(event for program in programs for event in program.events))
         for line, programs in lines.items()
     ]
     return sorted(rows, key=lambda row: -row[2])

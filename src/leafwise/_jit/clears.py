@@ -23,7 +23,7 @@ CLEARS: Final[list[Site | None]] = []
 
 def note_clears(*, on: bool) -> None:
     """Start or stop recording the calls."""
-    namespace: Any = jax  # which has no types
+    namespace: Any = jax  # its types forbid to replace a function
     clear = inspect.unwrap(namespace.clear_caches)
 
     @functools.wraps(clear)
@@ -48,7 +48,7 @@ def has_old_copy(values: Iterable[Any]) -> bool:
     It copies an array of 64 bits to convert it, and keeps the copy while any program uses it.
     """
     most, contents = CAPTURED.most_bytes, [pair for value in values for pair in contents_of(value)]
-    arrays = [each for _, each in contents if is_a(each, np.ndarray) and each.nbytes <= most]
+    arrays = [item for _, item in contents if is_a(item, np.ndarray) and item.nbytes <= most]
     for array in arrays:
         dtype = jax.dtypes.canonicalize_dtype(array.dtype)
         if dtype == array.dtype or not array.dtype.isnative:  # JAX refuses another byte order

@@ -34,7 +34,7 @@ from leafwise._statics.account import WeakId
 class EagerCall(NamedTuple):
     """A call of JAX outside any jitted function."""
 
-    place: int
+    lines: int  # a hash of the lines between the user and JAX
     name: str
     functions: Mapping[str, Callable[..., Any]]
     operands: Mapping[str, Any]
@@ -52,10 +52,10 @@ class SeenFunction:
         owner = getattr(fun, "__self__", fun)  # each access to a method makes a new one
         self.finders = WeakId(owner).find, WeakId(getattr(fun, "__func__", fun)).find
 
-    def is_same(self, other: "SeenFunction") -> bool:
+    def is_same(self, later: "SeenFunction") -> bool:
         """Return whether both are the same function object, so that JAX reuses its program."""
-        pairs = [(mine(), its()) for mine, its in zip(self.finders, other.finders, strict=True)]
-        return all(mine is its is not None for mine, its in pairs)
+        pairs = zip(self.finders, later.finders, strict=True)
+        return all(find() is find_later() is not None for find, find_later in pairs)
 
 
 class _OutsideProgram(NamedTuple):
@@ -66,7 +66,7 @@ class _OutsideProgram(NamedTuple):
     results: tuple[Any, ...]
     signature: Signature | None
     functions: Mapping[str, SeenFunction]
-    given: Mapping[str, Any]
+    variables: Mapping[str, Any]  # in the user's call
     clears: int
 
 
@@ -114,9 +114,9 @@ class OutsideLog:
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
         definitions = tuple(map(definition_of, call.functions.values()))
-        place = self._places.setdefault((name, site_of(user), call.place, definitions), _Place())
+        programs = self._places.setdefault((name, site_of(user), call.lines, definitions), _Place())
         program = _program_of(call, work, run, given_in(user))
-        earlier, latest = place.identify(program, work), place.latest
+        earlier, latest = programs.identify(program, work), programs.latest
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
         # Within one run, a package may compile one operation with several constants. If the run
         # is unknown, each call that takes a function counts as another run.
@@ -129,7 +129,7 @@ class OutsideLog:
         callers = (caller for caller, _ in traceback.walk_stack(user))
         # JAX calls the user's code for each leaf in `jax.tree.map`, for example.
         if (run is not None or is_any) and not any(map(_is_in_jax, callers)):
-            sizes = place.count_sizes(program, is_any=is_any)
+            sizes = programs.count_sizes(program, is_any=is_any)
         if latest is None or sizes < _FEW_SIZES:
             return Explanation(outcome), run
         # `for batch in batches: batch[batch > 0].sum()`
@@ -138,7 +138,7 @@ class OutsideLog:
 
 
 def _program_of(
-    call: EagerCall, work: Work, run: int | None, given: Mapping[str, Any]
+    call: EagerCall, work: Work, run: int | None, variables: Mapping[str, Any]
 ) -> _OutsideProgram:
     functions = {name: SeenFunction(fun) for name, fun in call.functions.items() if call.is_direct}
     signature = None
@@ -146,7 +146,7 @@ def _program_of(
         labels = {f"args[{at}]": name for at, name in enumerate(call.operands)}
         values = tuple(call.operands.values())
         signature = record(values, {}, StaticArguments(), labels=labels)
-    return _OutsideProgram(run, *_avals(work), signature, functions, given, len(CLEARS))
+    return _OutsideProgram(run, *_avals(work), signature, functions, variables, len(CLEARS))
 
 
 def _again(
@@ -178,9 +178,9 @@ _BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
 def _avals(work: Work) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     if work.inputs is not None:
         return work.inputs, work.outputs
-    given: Any = None if work.call is None else (work.call.args, dict(work.call.kwargs))
-    leaves = record((given,), {}, StaticArguments(), abstract=True).leaf_records
-    return tuple(each.aval for each in leaves), ()
+    arguments: Any = None if work.call is None else (work.call.args, dict(work.call.kwargs))
+    leaves = record((arguments,), {}, StaticArguments(), abstract=True).leaf_records
+    return tuple(leaf.aval for leaf in leaves), ()
 
 
 def _fresh(
@@ -188,7 +188,7 @@ def _fresh(
 ) -> Iterator[Reason]:
     """Yield the reasons for user functions that are recreated at each call."""
     before, after = earlier.functions, program.functions
-    fresh = [name for name, its in after.items() if not before[name].is_same(its)]
+    fresh = [name for name, function in after.items() if not before[name].is_same(function)]
     changes = [describe_changes(before[name].captured, after[name].captured) for name in fresh]
     for name, change in zip(fresh, changes, strict=True):
         words = Verbatim(before[name].text), Verbatim(after[name].text)
@@ -198,8 +198,8 @@ def _fresh(
             advice = advice._replace(fix=fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
     is_explained = not after or any(changes) or call.name in _BY_FUNCTION
-    for name, value in () if is_explained else program.given.items():
-        old = earlier.given.get(name, value)
+    for name, value in () if is_explained else program.variables.items():
+        old = earlier.variables.get(name, value)
         if old != value:
             yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, old, value, Advice("", fix))
 
@@ -208,7 +208,7 @@ def _sizes(
     before: _OutsideProgram, after: _OutsideProgram, call: EagerCall, outcome: Outcome
 ) -> Iterator[Reason]:
     """Yield the reasons for arguments whose size differs."""
-    one, other = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
+    shapes = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.RESIZED.value
     if call.is_masked:  # `x[x > 0]`
         name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
@@ -219,7 +219,7 @@ def _sizes(
             if reason.kind is ReasonKind.SHAPE:
                 yield reason._replace(cause=cause)
         return
-    yield Reason(name, ReasonKind.SHAPE, outcome, one, other, cause)
+    yield Reason(name, ReasonKind.SHAPE, outcome, *shapes, cause)
 
 
 def _pairs(before: _OutsideProgram, after: _OutsideProgram) -> list[tuple[Any, Any]]:
@@ -234,15 +234,15 @@ def _is_resized(before: _OutsideProgram, after: _OutsideProgram, *, is_any: bool
 
     Arrays created with a given shape do not count: they are parameters of some model.
     """
-    changed = [(one, other) for one, other in _pairs(before, after) if one != other]
+    changed = [pair for pair in _pairs(before, after) if pair[0] != pair[1]]
     is_given = is_any or before.inputs != after.inputs
     return is_given and bool(changed) and all(starmap(_has_one_change, changed))
 
 
-def _has_one_change(one: Any, other: Any) -> bool:
-    before, after = (getattr(each, "shape", ()) for each in (one, other))
-    changes = {n - m for m, n in zip(before, after, strict=False)} - {0}
-    return len(before) == len(after) and len(changes) == 1 and one.dtype == other.dtype
+def _has_one_change(before: Any, after: Any) -> bool:
+    shapes = [getattr(aval, "shape", ()) for aval in (before, after)]
+    changes = {n - m for m, n in zip(*shapes, strict=False)} - {0}
+    return len(shapes[0]) == len(shapes[1]) and len(changes) == 1 and before.dtype == after.dtype
 
 
 _JAX: Final = ("jax", "jaxlib")
@@ -268,9 +268,9 @@ def eager_call(
     is_direct = all(map(_is_in_jax, frames))
     unsized = _unsized(variables) if is_direct else ""
     is_masked = is_direct and not unsized and any(_is_mask(frame.f_locals) for frame in inside[-3:])
-    place = hash(tuple((code.co_filename, frame.f_lineno) for frame, code in codes))
+    lines = hash(tuple((code.co_filename, frame.f_lineno) for frame, code in codes))
     values = dict(_functions(called, running)), dict(_operands(variables, name))
-    return EagerCall(place, name, *values, is_direct, is_masked, unsized)
+    return EagerCall(lines, name, *values, is_direct, is_masked, unsized)
 
 
 def _operands(variables: Mapping[str, Any], name: str) -> Iterator[tuple[str, Any]]:
@@ -320,9 +320,9 @@ def _functions(
         yield "fun", running.fun
     if frame is None or frame.f_globals.get("__name__") == "jax._src.api":
         return  # `grad` and the like run a function eagerly, outside any program
-    for name, each in _arguments(frame):
-        if callable(each) and not isinstance(each, type) and _is_users(each):
-            yield name, each
+    for name, value in _arguments(frame):
+        if callable(value) and not isinstance(value, type) and _is_users(value):
+            yield name, value
 
 
 def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
@@ -331,7 +331,7 @@ def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
     for name in (*parameters(code), *code.co_freevars):
         value = variables.get(name)
         if isinstance(value, tuple | list):
-            yield from ((f"{name}[{place}]", each) for place, each in enumerate(value))
+            yield from ((f"{name}[{at}]", item) for at, item in enumerate(value))
         else:
             yield name, value
 
@@ -342,15 +342,17 @@ def _is_users(value: Any) -> bool:
     return hasattr(value, "__name__") and not is_of_jax(value)
 
 
-def _unsized(found: Mapping[str, Any]) -> str:
+def _unsized(variables: Mapping[str, Any]) -> str:
     """Return the parameter missing for a fixed result size; empty for most functions."""
-    if found.get("total_repeat_length", 0) is None and hasattr(found.get("repeats"), "dtype"):
+    repeats = variables.get("repeats")
+    if variables.get("total_repeat_length", 0) is None and hasattr(repeats, "dtype"):
         return "total_repeat_length"
     # With `x` and `y`, `where` selects from two arrays, so its size is known.
-    return "size" if found.get("size", 0) is None and found.get("y") is None else ""
+    is_unsized = variables.get("size", 0) is None and variables.get("y") is None
+    return "size" if is_unsized else ""
 
 
-def _is_mask(found: Mapping[str, Any]) -> bool:
-    index = found.get("item", found.get("idx"))
-    several = index if isinstance(index, tuple) else (index,)
-    return any(str(getattr(each, "dtype", "")) == "bool" for each in several)
+def _is_mask(variables: Mapping[str, Any]) -> bool:
+    index = variables.get("item", variables.get("idx"))
+    indices = index if isinstance(index, tuple) else (index,)
+    return any(str(getattr(index, "dtype", "")) == "bool" for index in indices)

@@ -148,7 +148,7 @@ def unwatch_events(watcher: Watcher) -> None:
     global _watchers  # noqa: PLW0603  # replaced, never changed: other threads walk over it
     _report_nested()
     with LOCK:
-        left = tuple(each for each in _watchers if each != watcher)
+        left = tuple(known for known in _watchers if known != watcher)
         if _watchers and not left:
             listen_for_parts(on=False)
             stop_counting()

@@ -153,7 +153,7 @@ def explain(options: argparse.Namespace) -> int:
 
 def _failed(report: "Report", options: argparse.Namespace) -> int:
     """Return 1 if there are more findings than are allowed, which it prints."""
-    from leafwise._display.captures import stale_text  # noqa: PLC0415
+    from leafwise._display.captures import stale_calls  # noqa: PLC0415
     from leafwise._findings.records import place  # noqa: PLC0415
     from leafwise._findings.words import clean, count, cut  # noqa: PLC0415
 
@@ -164,14 +164,11 @@ def _failed(report: "Report", options: argparse.Namespace) -> int:
         print(f"leafwise explain: {text}", file=sys.stderr)
         return 1
     if options.fail_on == "stale":
-        wrong = [
-            f"{stale.call}: {stale_text(captured.function, stale)}"
-            for captured in report.captures
-            for stale in captured.stale
-        ]
+        wrong = [": ".join(call) for call in stale_calls(report.captures)]
         number = f"{count(len(wrong), 'call')} with an old value"
     else:
-        findings = [each for each in report.findings if getattr(each, f"{options.fail_on}s")]
+        attribute = f"{options.fail_on}s"
+        findings = [finding for finding in report.findings if getattr(finding, attribute)]
         wrong = [f"{place(finding.site)}: {finding.what}" for finding in findings]
         number = f"{count(len(wrong), 'finding')} with a {options.fail_on}"
     if len(wrong) <= options.allow:

@@ -115,12 +115,9 @@ def make_report(
             event.start, event.process = max(0.0, event.start - began), name
         events += of_process
     events.sort(key=lambda event: event.start)
-    versions = [each for process in processes for each in process.every("jax")]
-    pythons = [each for process in processes for each in process.every("python")]
-    left_out: dict[str, str] = {}
-    for process in processes:
-        for lost in process.every("left_out"):
-            left_out |= lost
+    versions = [version for process in processes for version in process.every("jax")]
+    pythons = [version for process in processes for version in process.every("python")]
+    lost = [record for process in processes for record in process.every("left_out")]
     of_processes, programs = _programs(processes, began)
     return Report(
         version=VERSION,
@@ -140,7 +137,7 @@ def make_report(
         ],
         findings=findings(events),
         first=first_findings(events),
-        left_out=left_out,
+        left_out={name: part for record in lost for name, part in record.items()},
         audit=_audit(processes),
         captures=_captures(processes),
         processes=of_processes,
