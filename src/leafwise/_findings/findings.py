@@ -2,10 +2,10 @@
 
 import dataclasses
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
-from leafwise._findings.reasons import Act, Explanation, Fix, Reason, ReasonKind, grouped
+from leafwise._findings.reasons import Act, Fix, Reason, ReasonKind, grouped
 from leafwise._findings.records import (
     EventRecord,
     FunctionRecord,
@@ -65,46 +65,36 @@ def _order(event: Any) -> int:
     return _ORDER[event.kind]
 
 
-@dataclasses.dataclass(slots=True)
 class Finding:
-    """The programs that JAX repeated at one line for one cause, or outside jitted functions."""
+    """The programs that JAX repeated at one line for one cause, or outside jitted functions.
 
-    site: SiteRecord | None
-    is_outside: bool
-    programs: list[ProgramEvents] = dataclasses.field(default_factory=list[ProgramEvents])
-    every: list[ProgramEvents] = dataclasses.field(default_factory=list[ProgramEvents])
-    tried: TriedRecord | None = None
+    Of a line outside them, `every` has all programs, also those that are no repeats.
+    """
 
-    @property
-    def events(self) -> list[EventRecord]:
-        return [event for program in self.programs for event in program.events]
-
-    @property
-    def seconds(self) -> float:
-        return covered(event.interval for event in self.events)
-
-    @property
-    def names(self) -> list[str]:
-        """The names of the functions, then of operations outside `jit`, without duplicates."""
-        programs = sorted(self.programs, key=lambda program: program.first.eager)
-        return list(dict.fromkeys(program.first.name for program in programs))
-
-    @property
-    def retraces(self) -> int:
-        return sum(event.kind == "trace" for event in self.events)
-
-    @property
-    def recompiles(self) -> int:
-        return sum(event.kind in _COMPILES for event in self.events)
-
-    @property
-    def text(self) -> str:
-        return self.site.text.strip() if self.site else ""
-
-    @property
-    def processes(self) -> list[str]:
-        """The names of the processes, if several were recorded."""
-        return sorted({event.process for event in self.events if event.process})
+    def __init__(
+        self,
+        site: SiteRecord | None,
+        programs: list[ProgramEvents],
+        every: list[ProgramEvents] | None = None,
+    ) -> None:
+        self.site, self.programs, self.every = site, programs, every or []
+        self.is_outside = every is not None
+        self.tried: TriedRecord | None = None
+        self.text = site.text.strip() if site else ""
+        self.events = [event for program in programs for event in program.events]
+        self.seconds = busy(self.events)
+        self.retraces = sum(event.kind == "trace" for event in self.events)
+        self.recompiles = sum(event.kind in _COMPILES for event in self.events)
+        # The names of the processes, if several were recorded.
+        self.processes = sorted({event.process for event in self.events if event.process})
+        # The lines in packages that called JAX for the user's line.
+        self.via = list(dict.fromkeys(event.via for event in self.events if event.via))
+        # The names of the functions, then of operations outside `jit`.
+        ordered = sorted(programs, key=lambda program: program.first.eager)
+        self.names = list(dict.fromkeys(program.first.name for program in ordered))
+        self.every_reason = [reason for program in programs for reason in program.reasons]
+        kinds = {reason.kind for reason in self.every_reason}
+        self.is_resized = self.is_outside and kinds == {ReasonKind.SHAPE}
 
     @property
     def what(self) -> str:
@@ -133,16 +123,11 @@ class Finding:
 
     def _batch_sizes(self) -> list[str]:
         """Return the batch sizes, if the programs differ in nothing else."""
-        reasons = self._every_reason()
+        reasons = self.every_reason
         if len(reasons) != len(self.programs) or not all(map(is_batch, reasons)):
             return []
         sizes = [size for reason in reasons for size in (reason.before, reason.after)]
         return list(dict.fromkeys(sizes))
-
-    @property
-    def is_resized(self) -> bool:
-        kinds = {reason.kind for reason in self._every_reason()}
-        return self.is_outside and kinds == {ReasonKind.SHAPE}
 
     def _what_outside(self) -> str:
         noun, verb = ("program", "compiled") if self.recompiles else ("trace", "made")
@@ -160,17 +145,12 @@ class Finding:
         what = f"{count(len(every), noun)} {verb} outside `jit`{in_runs}"
         return f"{what}, {len(again):,} of them again"
 
-    @property
-    def via(self) -> list[str]:
-        """The lines in packages that called JAX for the user's line."""
-        return list(dict.fromkeys(event.via for event in self.events if event.via))
-
     def reasons(self) -> list[tuple[Reason, int]]:
         """Return the reasons, one for all leaves that differ in the same way.
 
         Each has the first of its changes, and the number of further ones.
         """
-        reasons = [reason for reason in self._every_reason() if reason.path]
+        reasons = [reason for reason in self.every_reason if reason.path]
         leaves = grouped(reasons, lambda reason: (reason.path, reason.kind, reason.fix.alike))
         changes = [
             [alike[0] for alike in grouped(of_leaf, lambda reason: reason.change).values()]
@@ -193,9 +173,6 @@ class Finding:
         for fix, _ in fixes.most_common():
             unlike.setdefault(fix.alike, fix)
         return list(unlike.values())
-
-    def _every_reason(self) -> list[Reason]:
-        return [reason for program in self.programs for reason in program.reasons]
 
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
@@ -243,52 +220,52 @@ _ROLES: Final = {
 
 def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]:
     """Return the findings on repeats, the longest first, or only those too `small` to report."""
-    rows: dict[Any, Finding] = {}
-    forward: dict[Any, Any] = {}
+    again: dict[Any, list[ProgramEvents]] = {}  # by line and cause
+    outside: dict[SiteRecord | None, list[ProgramEvents]] = {}
     recreated: dict[Any, list[ProgramEvents]] = {}
+    forward: dict[Any, Any] = {}
     for program in programs_of(events):
         first, line = program.first, program.first.site
         if (culprit := program.explained.culprit) is not None:
-            finding = rows.setdefault((culprit, "culprit"), Finding(culprit, is_outside=False))
-            finding.programs.append(program)
+            again.setdefault((culprit, "culprit"), []).append(program)
         elif first.eager:
-            finding = rows.setdefault((line, "outside"), Finding(line, is_outside=True))
-            finding.every.append(program)
-            finding.programs += [program] if program.is_repeat else []
+            outside.setdefault(line, []).append(program)
         elif program.is_repeat:
-            cause = _line_and_cause(program, forward)
-            rows.setdefault(cause, Finding(line, is_outside=False)).programs.append(program)
+            again.setdefault(_line_and_cause(program, forward), []).append(program)
         elif program.explained.recreated:
             recreated.setdefault((line, program.identity, first.process), []).append(program)
-    for (line, identity, _), several in recreated.items():
+    for (line, identity, _), programs in recreated.items():
         # A function that is jitted for two objects is not recreated again and again.
-        if len(several) > 1 or several[0].explained.recreated != "new":
-            finding = Finding(line, is_outside=False)
-            rows.setdefault((line, identity, "recreated"), finding).programs.extend(several)
-    _join_sizes(rows)
+        if len(programs) > 1 or programs[0].explained.recreated != "new":
+            again.setdefault((line, identity, "recreated"), []).extend(programs)
+    every = [Finding(line, programs) for (line, *_), programs in again.items()]
+    every += _sizes_joined(outside)
     least = min(_SMALL, _SMALL * busy(events))
-    again = [row for row in rows.values() if row.programs and (row.seconds < least) is small]
-    return sorted(again, key=lambda finding: -finding.seconds)
+    shown = [row for row in every if row.programs and (row.seconds < least) is small]
+    return sorted(shown, key=lambda finding: -finding.seconds)
 
 
-def _join_sizes(rows: dict[Any, Finding]) -> None:
-    """Count every program that a line compiles for new sizes from its second run on.
+def _sizes_joined(outside: dict[SiteRecord | None, list[ProgramEvents]]) -> Iterator[Finding]:
+    """Yield the findings outside `jit`: of a line for many sizes, all programs after its first run.
 
     If another such line calls the line, they count as programs of the calling line.
     """
-    resized = {key: row for key, row in rows.items() if row.is_resized}
-    for key, row in resized.items():
-        lines = [(line, "outside") for line in row.programs[0].explained.callers]
-        outer = [line for line in lines if line != key and line in resized and line in rows]
-        if outer:
-            rows[outer[-1]].every += rows.pop(key).every
-    for row in filter(None, map(rows.get, resized)):
-        first = min(program.explained.run or 0 for program in row.every)
-        row.programs = [
-            program
-            for program in row.every
-            if program.is_repeat or (program.explanation and (program.explained.run or 0) > first)
-        ]
+    rows = [
+        Finding(line, [program for program in programs if program.is_repeat], programs)
+        for line, programs in outside.items()
+    ]
+    yield from (row for row in rows if not row.is_resized)
+    resized = {row.site: row for row in rows if row.is_resized}
+    every = {line: row.every for line, row in resized.items()}
+    for line, row in resized.items():
+        callers = [caller for caller in row.programs[0].explained.callers if caller != line]
+        if outer := [caller for caller in callers if caller in every]:
+            every[outer[-1]] = [*every[outer[-1]], *every.pop(line)]
+    for line, programs in every.items():
+        first = min(program.explained.run or 0 for program in programs)
+        runs = ((program, program.explained.run or 0) for program in programs)
+        again = [program for program, run in runs if program.is_repeat or run > first]
+        yield Finding(line, again, programs)
 
 
 _SMALL: Final = 1e-3
@@ -300,7 +277,7 @@ def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
     first = program.first
     function = first.site, first.name, first.defined
     causes = tuple((reason.path, reason.kind) for reason in program.reasons)
-    key = function, first.role, causes
+    key = *function, first.role, causes
     if first.role.endswith("backward") and not causes:  # it has the cause of its forward pass
         return forward.get(function, key)
     if first.role.endswith("forward"):

@@ -1,12 +1,11 @@
 """Why first compiles were long: a finding for each line and kind."""
 
-import dataclasses
 from collections.abc import Iterator
 from typing import Any, Final
 
 from leafwise._findings.findings import Finding, ProgramEvents, busy, findings, programs_of
 from leafwise._findings.reasons import Fix
-from leafwise._findings.records import EventRecord, FirstCompile, Origin, TriedRecord
+from leafwise._findings.records import EventRecord, FirstCompile, Origin, SiteRecord, TriedRecord
 from leafwise._findings.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
@@ -23,20 +22,21 @@ _LONGEST_EACH: Final = 0.075
 """If programs outside `jit` take more seconds each, one jitted function gains little."""
 
 
-@dataclasses.dataclass(slots=True)
 class FirstFinding(Finding):
-    """The programs whose first compile was long, for one cause at one line."""
+    """The programs whose first compile was long, for one cause at one line.
 
-    origins: list[Origin] = dataclasses.field(default_factory=list[Origin])
+    For many programs outside `jit`, `origins` is None.
+    """
 
-    @property
-    def largest(self) -> ProgramEvents:
-        return max(self.programs, key=lambda program: busy(program.events))
-
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether the process ended before its compile."""
-        return self.largest.events[-1].unfinished
+    def __init__(
+        self, site: SiteRecord | None, programs: list[ProgramEvents], origins: list[Origin] | None
+    ) -> None:
+        super().__init__(site, programs, programs if origins is None else None)
+        self.origins = origins or []
+        self.via = [origin.via for origin in self.origins[:1] if origin.via]  # it has the loop
+        self.largest = max(programs, key=lambda program: busy(program.events))
+        # Whether the process ended before its compile.
+        self.is_unfinished = self.largest.events[-1].unfinished
 
     @property
     def headline(self) -> str:
@@ -61,11 +61,6 @@ class FirstFinding(Finding):
     def effect(self, tried: TriedRecord) -> str:
         after = duration(max(0.0, self.seconds - tried.saved))
         return f"{duration(self.seconds)} -> {after} in first compiles"
-
-    @property
-    def via(self) -> list[str]:
-        """The line in a package that has the loop."""
-        return [origin.via for origin in self.origins[:1] if origin.via]
 
     def fixes(self) -> list[Fix]:
         """Return the fixes that were measured to help."""
@@ -101,8 +96,8 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
     resized = [finding for finding in findings(events) if finding.is_resized]
     again = {id(event) for finding in resized for event in finding.events}
     known = {id(program.first) for finding in resized for program in finding.every}
-    groups: dict[Any, FirstFinding] = {}
-    outside: dict[Any, FirstFinding] = {}
+    groups: dict[Any, tuple[list[ProgramEvents], list[Origin]]] = {}
+    outside: dict[Any, list[ProgramEvents]] = {}
     for program in programs_of(events):
         first, last = program.first, program.events[-1]
         if program.is_repeat or first.recreated or id(first) in again:
@@ -113,15 +108,13 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
                 origin = (*origins, Origin("line", first.site))[0]
                 if origin.fix or spent >= _LEAST_PLAIN or last.unfinished:
                     key = origin.site, origin.via, origin.kind
-                    finding = FirstFinding(origin.site, is_outside=False, origins=origins)
-                    groups.setdefault(key, finding).programs.append(program)
+                    groups.setdefault(key, ([], origins))[0].append(program)
         elif first.eager and program.is_compiled and id(first) not in known:
-            run = first.site, program.explained.run
-            finding = FirstFinding(first.site, is_outside=True)
-            outside.setdefault(run, finding).programs.append(program)
-    every = [*groups.values()]
-    for finding in outside.values():  # many small programs, for which one would be faster
-        number, spent = len(finding.programs), finding.seconds
+            outside.setdefault((first.site, program.explained.run), []).append(program)
+    every = [FirstFinding(site, *several) for (site, *_), several in groups.items()]
+    for (site, _), programs in outside.items():  # many small ones, for which one would be faster
+        finding = FirstFinding(site, programs, None)
+        number, spent = len(programs), finding.seconds
         is_start_up = number >= FEW_PROGRAMS and LEAST <= spent <= number * _LONGEST_EACH
         every += [finding] if is_start_up and finding.fixes() else []
     return sorted(every, key=lambda finding: -finding.seconds)

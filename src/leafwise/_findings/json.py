@@ -48,11 +48,11 @@ def from_json(kind: Any, record: Any) -> Any:
 
 def _read(kind: Any, record: Any, path: str) -> Any:
     """Return the value of a type that is at a path of the record."""
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if kind in _VALUES:
-        wanted, fits = _VALUES[kind]
+    if (value := _VALUES.get(kind)) is not None:
+        wanted, fits = value
         _check(fits(record), wanted, record, path)
         return shortened(record) if kind is Place else record
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is types.UnionType:
         return None if record is None else _read(arguments[0], record, path)
     if origin in (list, tuple):
