@@ -61,7 +61,7 @@ class Code:
     def constant(self) -> set[str]:
         """The names of its functions and modules: calls do not change these."""
         imports = (node for node in self.nodes if isinstance(node, ast.Import))
-        names = (name.asname or name.name for each in imports for name in each.names)
+        names = (name.asname or name.name for node in imports for name in node.names)
         return {*self.functions, *(name.partition(".")[0] for name in names)}
 
     def up(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -96,13 +96,13 @@ BETWEEN: Final = b"\n\f\n"
 
 
 class Replacement(NamedTuple):
-    """A range of a file's text, and what replaces it, if another one is made as well."""
+    """A range of a file's text, and what replaces it, if the one that it needs is made as well."""
 
     code: Code
     start: int
     end: int
     text: str
-    other: "Replacement | None" = None
+    needed: "Replacement | None" = None
 
 
 @functools.cache
@@ -136,9 +136,9 @@ class FindingCode(NamedTuple):
                 reasons = (reason for reason in program.reasons if reason.fix.act is act)
                 yield from ((program, call, reason) for reason in reasons)
 
-    def earlier_calls(self, call: ast.Call, place: str) -> Iterator[tuple[Code, ast.Call]]:
-        """Yield the calls of the same function at a place, that of the earlier call."""
-        for code, node, line in _nodes_of(place, self.script):
+    def earlier_calls(self, call: ast.Call, where: str) -> Iterator[tuple[Code, ast.Call]]:
+        """Yield the calls of the same function at a line, that of the earlier call."""
+        for code, node, line in _nodes_of(where, self.script):
             is_same = isinstance(node, ast.Call) and ast.dump(node.func) == ast.dump(call.func)
             if is_same and node.lineno <= line <= (node.end_lineno or 0):
                 yield code, node
@@ -164,8 +164,8 @@ class FindingCode(NamedTuple):
                 yield code, node
 
 
-def _nodes_of(place: str, script: str) -> Iterator[tuple[Code, Any, int]]:
-    file, _, line = place.rpartition(":")
+def _nodes_of(where: str, script: str) -> Iterator[tuple[Code, Any, int]]:
+    file, _, line = where.rpartition(":")
     code, above = _located(file, script)
     if code is not None:
         yield from ((code, node, int(line) + above) for node in code.nodes)
@@ -183,15 +183,15 @@ def _located(file: str, script: str) -> tuple[Code | None, int]:
     return code, b"".join(cell + BETWEEN for cell in cells).count(b"\n")
 
 
-def _convert(place: FindingCode) -> Iterator[Replacement]:
+def _convert(source: FindingCode) -> Iterator[Replacement]:
     """Make an argument an array, or a number of another type: `step(jnp.asarray(x))`."""
-    for program, call, reason in place.calls(Act.CONVERT):
+    for program, call, reason in source.calls(Act.CONVERT):
         before, after = reason.fix.code
         earlier = program.explained.earlier
-        calls = [(place.code, call, after if earlier else before or after)]
-        calls += [(code, node, before) for code, node in place.earlier_calls(call, earlier)]
+        calls = [(source.code, call, after if earlier else before or after)]
+        calls += [(code, node, before) for code, node in source.earlier_calls(call, earlier)]
         for code, node, function in calls:
-            argument = place.argument(program, node, reason.path)
+            argument = source.argument(program, node, reason.path)
             has_jnp = any(getattr(part, "asname", "") == "jnp" for part in code.nodes)
             # Before Python 3.12, nodes in an f-string have wrong columns.
             is_elsewhere = any(isinstance(holder, ast.JoinedStr) for holder in code.up(node))
@@ -207,14 +207,14 @@ _WHOLE: Final = (ast.Name, ast.Attribute, ast.Call, ast.Subscript)
 """Nodes that need no parentheses before ``.name``."""
 
 
-def _define_once(place: FindingCode) -> Iterator[Replacement]:
+def _define_once(source: FindingCode) -> Iterator[Replacement]:
     """Move a lambda, a partial or a `jax.jit` of a function in front of the enclosing loops."""
-    code = place.code
-    every = place.calls(Act.DEFINE_ONCE)
+    code = source.code
+    every = source.calls(Act.DEFINE_ONCE)
     calls = {(call, reason.path, reason.kind): program for program, call, reason in every}
-    for (call, path, kind), program in calls.items():
-        name, target = path, place.argument(program, call, path)
-        if kind is ReasonKind.FUNCTION:
+    for (call, path, reason_kind), program in calls.items():
+        name, target = path, source.argument(program, call, path)
+        if reason_kind is ReasonKind.FUNCTION:
             name, target = f"jitted_{name}" if name.isidentifier() else "jitted", call.func
         if target is None and sum(map(_makes_function, call.args)) == 1:
             target = next(filter(_makes_function, call.args))
@@ -282,7 +282,9 @@ def _named_before(
     name = definition.partition(" = ")[0].removeprefix("import jax; ")
     loop = _outermost(code, node, value)
     functions = (holder for holder in code.up(node) if isinstance(holder, _FUNCTIONS))
-    taken = free_names(code.tree).union(*(_changed_in(code, each, value) for each in functions))
+    taken = free_names(code.tree).union(
+        *(_changed_in(code, function, value) for function in functions)
+    )
     if loop is None or not name.isidentifier() or name in taken:
         return
     if code.defined.setdefault(name, definition) == definition:  # or another edit has defined it
@@ -347,8 +349,8 @@ def _is_pure(code: Code, call: ast.Call) -> bool:
     """Return whether a call only computes: of JAX, of a jitted function, of most builtins."""
     name = ast.unparse(call.func)
     functions = code.functions.get(name.rpartition(".")[2], ())
-    made = [part for each in functions for part in getattr(each, "decorator_list", [each])]
-    return _root(call.func) in _MATH or name in _BUILTINS or any(map(_wraps, (call, *made)))
+    wrappers = [part for node in functions for part in getattr(node, "decorator_list", [node])]
+    return _root(call.func) in _MATH or name in _BUILTINS or any(map(_wraps, (call, *wrappers)))
 
 
 _MATH: Final = frozenset({"jax", "jnp", "lax", "np", "numpy", "math"})
@@ -359,22 +361,22 @@ def _root(node: ast.AST) -> str:
     return re.sub(r"\W.*", "", ast.unparse(node), flags=re.DOTALL)
 
 
-def _jit_once(place: FindingCode) -> Iterator[Replacement]:
+def _jit_once(source: FindingCode) -> Iterator[Replacement]:
     """Wrap a call into a package in `jax.jit`, defined in front of the enclosing loops."""
-    for _, call, reason in place.calls(Act.JIT_ONCE):
+    for _, call, reason in source.calls(Act.JIT_ONCE):
         definition, use = reason.fix.code
         jit: Any = ast.parse(definition.partition(" = ")[2], mode="eval").body
         if ast.dump(jit.args[0].body) == ast.dump(call):
-            yield from _named_before(place.code, call, jit, definition, use)
+            yield from _named_before(source.code, call, jit, definition, use)
 
 
-def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
+def _make_dynamic(source: FindingCode) -> Iterator[Replacement]:
     """Make a static field of a user's class dynamic, if no other field has its name."""
-    for reason in (reason for program in place.finding.programs for reason in program.reasons):
+    for reason in (reason for program in source.finding.programs for reason in program.reasons):
         holder, _, name = reason.path.rpartition(".")
         if holder and reason.fix.act is Act.MAKE_DYNAMIC:
             edits: set[Replacement] = set()
-            every = ((code, node) for code in _near(place.code) for node in code.nodes)
+            every = ((code, node) for code in _near(source.code) for node in code.nodes)
             for code, node in every:
                 if isinstance(node, ast.AnnAssign) and code.text_of(node.target) == name:
                     text = code.text_of(node)
@@ -384,14 +386,14 @@ def _make_dynamic(place: FindingCode) -> Iterator[Replacement]:
             yield from edits if len(edits) == 1 else ()
 
 
-def _drop_static(place: FindingCode) -> Iterator[Replacement]:
+def _drop_static(source: FindingCode) -> Iterator[Replacement]:
     """Remove an argument from ``static_argnames=`` and ``static_argnums=``."""
-    for program in place.finding.programs:
+    for program in source.finding.programs:
         names = {reason.path for reason in program.reasons if reason.fix.act is Act.MAKE_DYNAMIC}
-        for home, function in place.definitions(program):
+        for home, function in source.definitions(program):
             parameters = _parameters(function)
             dropped = names.union(map(parameters.index, names.intersection(parameters)))
-            codes = dict.fromkeys((home, *_near(place.code)))
+            codes = dict.fromkeys((home, *_near(source.code)))
             for code, node in ((file, node) for file in codes for node in file.nodes):
                 is_static = isinstance(node, ast.keyword) and str(node.arg).startswith("static_arg")
                 if is_static and _is_jit_of(function, next(code.up(node))):
@@ -427,14 +429,14 @@ def _left_out(code: Code, keyword: ast.keyword) -> Replacement:
     return Replacement(code, before, end, "")
 
 
-def _leave_out_unroll(place: FindingCode) -> Iterator[Replacement]:
+def _leave_out_unroll(source: FindingCode) -> Iterator[Replacement]:
     """Remove ``unroll=`` from the only call on the line that has it."""
-    code, line = place.code, place.finding.site.line if place.finding.site is not None else 0
-    if not any(fix.act is Act.ROLL for fix in place.finding.fixes()):
+    code, line = source.code, source.finding.site.line if source.finding.site is not None else 0
+    if not any(fix.act is Act.ROLL for fix in source.finding.fixes()):
         return
     every = (node for node in code.nodes if isinstance(node, ast.keyword) and node.arg == "unroll")
     lines = {keyword: getattr(next(code.up(keyword)), "lineno", 0) for keyword in every}
-    keywords = [keyword for keyword, at in lines.items() if at == line + place.above]
+    keywords = [keyword for keyword, at in lines.items() if at == line + source.above]
     if len(keywords) == 1:
         yield _left_out(code, keywords[0])
 
@@ -465,23 +467,23 @@ def edits_for(finding: Finding, script: str) -> list[Replacement]:
     code, above = _located(finding.site.file if finding.site is not None else "", script)
     if code is None:
         return []
-    place = FindingCode(finding, script, code, above)
-    return [edit for act in _ACTS for edit in act(place)]
+    source = FindingCode(finding, script, code, above)
+    return [edit for act in _ACTS for edit in act(source)]
 
 
 def applied(edits: Iterable[Replacement]) -> dict[Code, bytes]:
     """Return the text of each file after the edits, except those that overlap a later one."""
     files: dict[Code, bytes] = {}
     reached: dict[Code, int] = {}
-    made: set[Replacement | None] = {None}
+    done: set[Replacement | None] = {None}
     for edit in sorted(edits, key=lambda edit: (edit.start, edit.end), reverse=True):
-        code, start, end, new, other = edit
+        code, start, end, new, needed = edit
         alone = Replacement(code, start, end, new)  # one definition may have several uses
-        if alone not in made and other in made and end <= reached.get(code, end):
+        if alone not in done and needed in done and end <= reached.get(code, end):
             text = files.get(code, code.text)
             files[code] = text[:start] + new.encode() + text[end:]
             reached[code] = start
-            made.add(alone)
+            done.add(alone)
     return files
 
 

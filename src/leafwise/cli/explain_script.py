@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import leafwise_explain
 from leafwise._findings.first_compiles import FirstFinding, first_findings
@@ -27,30 +27,17 @@ from leafwise._findings.report import Report
 from leafwise.cli import notebook, recorded, signals
 
 
-class Script(NamedTuple):
-    """A script, a notebook or a module, with its arguments."""
+class Script:
+    """A script, a notebook or a module, with its arguments; or a folder of records."""
 
-    name: str
-    arguments: Sequence[str]
-    is_module: bool
-
-    @property
-    def is_notebook(self) -> bool:
-        return not self.is_module and self.name.endswith(".ipynb")
-
-    @property
-    def is_records(self) -> bool:
-        """Whether it is a folder of records, so that nothing is run."""
-        return not self.is_module and any(recorded.files_in(Path(self.name)))
-
-    @property
-    def command(self) -> list[str]:
-        """The arguments after ``python``."""
-        runner = ["-m", notebook.__name__] if self.is_notebook else ["-m"] * self.is_module
-        return [*runner, self.name, *self.arguments]
-
-    def __str__(self) -> str:
-        return " ".join([*["-m"] * self.is_module, self.name, *self.arguments])
+    def __init__(self, name: str, arguments: Sequence[str], *, is_module: bool) -> None:
+        self.name, self.is_module = name, is_module
+        self.is_records = not is_module and any(recorded.files_in(Path(name)))
+        self.is_notebook = not is_module and name.endswith(".ipynb")
+        words = [*["-m"] * is_module, name, *arguments]
+        self.text = " ".join(words)
+        # The arguments after ``python``.
+        self.command = ["-m", notebook.__name__, *words] if self.is_notebook else words
 
 
 _STARTS: Final = "leafwise-explain.pth"
@@ -111,7 +98,7 @@ def run(target: Script, options: Mapping[str, Any], **streams: Any) -> tuple[Rep
         processes = recorded.read(folder)
         missing = recorded.missing(folder, processes)
     main = next((process for process in processes if process.pid == pid), None)
-    report = recorded.make_report(processes, main, str(target), began, ended)
+    report = recorded.make_report(processes, main, target.text, began, ended)
     report.seconds = ended - began
     report.warnings += missing or ([] if processes else ["no process that was seen imported JAX"])
     errors = [] if main is None else list(main.every("error"))

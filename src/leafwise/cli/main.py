@@ -109,7 +109,7 @@ def explain(options: argparse.Namespace) -> int:
     from leafwise._findings.words import clean  # noqa: PLC0415
     from leafwise.cli import explain_script  # noqa: PLC0415
 
-    script = explain_script.Script(options.target, options.arguments, options.module)
+    script = explain_script.Script(options.target, options.arguments, is_module=options.module)
     problem = explain_script.problem(script, options)
     problem = problem or _unwritable(options.output, options.html)
     run: Any = explain_script.run

@@ -116,7 +116,7 @@ class Trials:
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
             runs = count(number, "time")
-            text = f"--try runs {self._script} again, {runs}, and once more to confirm"
+            text = f"--try runs {self._script.text} again, {runs}, and once more to confirm"
             sys.stderr.write(f"leafwise explain: {text}\n")
         confirmed: list[tuple[list[_Edited], TriedRecord, Report]] = []  # the most effective first
         with contextlib.suppress(KeyboardInterrupt):
