@@ -12,7 +12,7 @@ from rich.text import Text
 from leafwise._display.captures import captures_lines, stale_calls, stale_lines
 from leafwise._findings.findings import Finding, busy, findings, is_batch, nothing_again, seconds_of
 from leafwise._findings.first_compiles import LEAST, MOST_FIRST, first_seconds
-from leafwise._findings.reasons import Act
+from leafwise._findings.reasons import Act, grouped
 from leafwise._findings.records import CapturesRecord, place
 from leafwise._findings.report import Report, cache_off_lines, once_each
 from leafwise._findings.words import (
@@ -109,13 +109,11 @@ def _summary(report: Report) -> str:
 def cache_lines(report: Report) -> list[str]:
     """Return a line for each reason why JAX's cache on disk missed, the longest compile first."""
     misses = [event for event in report.events if event.miss]
-    names: dict[str, list[str]] = {}
-    for event in sorted(misses, key=lambda event: -event.seconds):
-        names.setdefault(clean(event.miss), []).append(clean(event.name))
+    misses.sort(key=lambda event: -event.seconds)
     lines: list[str] = []
-    for why, group in names.items():
-        misses_of = f"{len(group):,} cache misses of" if len(group) > 1 else "cache miss of"
-        lines.append(f"{misses_of} {paths_of(group)}: {why}")
+    for why, events in grouped(misses, lambda event: clean(event.miss)).items():
+        misses_of = f"{len(events):,} cache misses of" if len(events) > 1 else "cache miss of"
+        lines.append(f"{misses_of} {paths_of(clean(event.name) for event in events)}: {why}")
     return lines
 
 

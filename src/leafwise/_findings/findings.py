@@ -3,7 +3,7 @@
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from leafwise._findings.reasons import Act, Fix, Reason, ReasonKind, grouped
 from leafwise._findings.records import (
@@ -16,8 +16,6 @@ from leafwise._findings.records import (
     place,
 )
 from leafwise._findings.words import count, duration, paths_of
-
-T = TypeVar("T")
 
 
 class ProgramEvents:
@@ -48,21 +46,17 @@ def programs_of(events: Iterable[EventRecord]) -> list[ProgramEvents]:
     return [ProgramEvents(group) for group in groups]
 
 
-def in_programs(events: Iterable[T], key: Callable[[T], Any]) -> list[list[T]]:
+def in_programs(events: Iterable[Any], key: Callable[[Any], Any]) -> list[list[Any]]:
     """Group events in order of time: a program is traced, lowered and compiled once."""
-    programs: list[list[T]] = []
-    latest: dict[Any, list[T]] = {}
+    programs: list[list[Any]] = []
+    latest: dict[Any, list[Any]] = {}
     for event in events:
         program = latest.get(key(event))
-        if program is None or _order(program[-1]) >= _order(event):
+        if program is None or _ORDER[program[-1].kind] >= _ORDER[event.kind]:
             program = latest[key(event)] = []
             programs.append(program)
         program.append(event)
     return programs
-
-
-def _order(event: Any) -> int:
-    return _ORDER[event.kind]
 
 
 class Finding:

@@ -219,7 +219,10 @@ class Budget(Watch, Block):
             problem += f" of {getattr(function, '__qualname__', function)}"
         problem += f": {'; '.join(counts)}"
         over = set(map(id, shown))
-        every = in_programs(sorted(log, key=lambda event: event.time), _call_of)
+        every: list[list[Event]] = in_programs(
+            sorted(log, key=lambda event: event.time),
+            lambda event: (event.thread_id, event.name, event.eager, event.site),
+        )
         calls = [call for call in every if not over.isdisjoint(map(id, call))]
         calls.sort(key=lambda call: call[0].eager)  # operations of JAX itself come last
         lines = [problem, *(_format_call(call, over) for call in calls[:_MOST_SHOWN])]
@@ -233,10 +236,6 @@ class Budget(Watch, Block):
 
 
 _MOST_SHOWN: Final = 20
-
-
-def _call_of(event: Event) -> tuple[Any, ...]:
-    return event.thread_id, event.name, event.eager, event.site
 
 
 def _format_call(call: list[Event], shown: set[int]) -> str:

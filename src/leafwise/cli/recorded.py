@@ -178,16 +178,17 @@ def _audit(processes: Sequence[Process]) -> AuditRecord | None:
     """Return the findings of the audit: each call site and value once, with its count."""
     wrong = Counter[tuple[str, str]]()
     for process in processes:
-        records = process.every("wrong")
-        last = {(record.call, record.what): record.times for record in records}
-        for (call, what), times in last.items():
-            wrong[call or "line not known", what] += times
+        last = {(record.call, record.what): record.times for record in process.every("wrong")}
+        wrong.update(last)
     totals = [record for process in processes for record in process.every("audited")]
     if not (wrong or totals):
         return None
     calls = sum(record.calls for record in totals)
     seconds = float(sum(record.seconds for record in totals))
-    return AuditRecord(calls, seconds, [WrongRecord(*of, times) for of, times in wrong.items()])
+    found = [
+        WrongRecord(call or "line not known", what, times) for (call, what), times in wrong.items()
+    ]
+    return AuditRecord(calls, seconds, found)
 
 
 def _captures(processes: Sequence[Process]) -> list[CapturesRecord]:

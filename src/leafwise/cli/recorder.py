@@ -183,7 +183,11 @@ class Recorder(CaptureChecks):
             record = self._event(event)
             self._programs.note(event, record)
             self._write(event=to_json(record))
-            self._write_captures(event)
+            is_trace = event.kind is EventKind.TRACE and not event.eager
+            if self._lists_captures and is_trace and event.fun is not None:
+                captured = captures(event.fun).own().record()
+                captured.function = event.name
+                self._write(captures=to_json(captured), owner=code_id(event.fun))
             if (lost := left_out()) != self._left_out:
                 self._left_out = lost
                 self._write(left_out=lost)
@@ -293,16 +297,13 @@ class Recorder(CaptureChecks):
             advice = advice._replace(fix=define_once)
         if not (is_same or is_users_file(code.co_filename)):  # the user cannot change it
             advice = Advice(f"a method of another `{owner}`" if owner else advice.change)
-        resized = _resized(earlier, shapes)  # it may be intended for two sizes
+        resized = [
+            Reason(path, ReasonKind.SHAPE, Outcome.RETRACE, earlier[path], shape, Cause.SHAPE)
+            for path, shape in shapes.items()
+            if earlier.get(path, shape) != shape
+        ]
+        # It may be intended for two sizes.
         return "new" if resized else recreated, (Reason(*facts, advice), *resized)
-
-    def _write_captures(self, event: Event) -> None:
-        if not self._lists_captures or event.fun is None or event.eager:
-            return
-        if event.kind is EventKind.TRACE:
-            record = captures(event.fun).own().record()
-            record.function = event.name
-            self._write(captures=to_json(record), owner=code_id(event.fun))
 
     def note(self, owner: int, stale: list[StaleCapture]) -> None:
         """Record the stale captures that a call found, each once."""
@@ -332,13 +333,3 @@ def _definition_of(fun: Any) -> Any:
     if code is None or "<" in code.co_qualname or not _is_in_cell(code):
         return definition_of(fun)
     return code.replace(co_firstlineno=1), owner_of(fun)
-
-
-def _resized(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Reason]:
-    """Return a reason for each array whose shape differs between two calls."""
-    facts = ReasonKind.SHAPE, Outcome.RETRACE
-    return [
-        Reason(path, *facts, before[path], shape, Cause.SHAPE)
-        for path, shape in after.items()
-        if path in before and before[path] != shape
-    ]
