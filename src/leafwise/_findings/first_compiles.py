@@ -1,6 +1,5 @@
 """Why first compiles were long: a finding for each line and kind."""
 
-from collections.abc import Iterator
 from typing import Any, Final
 
 from leafwise._findings.findings import Finding, ProgramEvents, busy, findings, programs_of
@@ -47,12 +46,12 @@ class FirstFinding(Finding):
             return f"{programs} compiled once each outside `jit`, {spent}"
         nbytes = sum(origin.nbytes for origin in self.origins)
         if nbytes and not self.is_unfinished:
-            compiled = duration(sum(self._seconds("compile", "cache hit")))
+            compiled = duration(self._seconds("compile", "cache hit"))
             return f"{names} holds {size(nbytes)} of constants, which XLA folds: {compiled}"
         several, largest = len(self.names) > 1, self.largest
         took = f"the first compile{'s' * several} of {names} took {spent}"
         if self.is_unfinished:
-            seconds = sum(self._seconds("compile"))
+            seconds = self._seconds("compile")
             after = f" after {duration(seconds)}" if seconds else ""
             took = f"XLA had not finished {names}{after}"
         first = largest.events[-1].first or FirstCompile(0, [])
@@ -68,8 +67,8 @@ class FirstFinding(Finding):
         fixes += [event.fix for event in self.events if event.fix is not None][:1]
         return [fix for fix in fixes if fix]
 
-    def _seconds(self, *kinds: str) -> Iterator[float]:
-        return (event.seconds for event in self.events if event.kind in kinds)
+    def _seconds(self, *kinds: str) -> float:
+        return sum(event.seconds for event in self.events if event.kind in kinds)
 
     def _measures(self) -> dict[str, Any]:
         kind = "outside" if self.is_outside else "line"
@@ -79,9 +78,9 @@ class FirstFinding(Finding):
             "programs": len(self.programs),
             "what": self.headline,
             "seconds": {
-                "trace": sum(self._seconds("trace")),
-                "lower": sum(self._seconds("lowering")),
-                "compile": sum(self._seconds("compile", "cache hit")),
+                "trace": self._seconds("trace"),
+                "lower": self._seconds("lowering"),
+                "compile": self._seconds("compile", "cache hit"),
             },
             "operations": first.total if first is not None else None,
             "share": origin.share,
