@@ -94,7 +94,7 @@ class Recorder(CaptureChecks):
         audit: bool = False,
         programs: bool = False,
         exact: bool = False,
-        **_: object,
+        **_: object,  # those that only the command needs
     ) -> None:
         super().__init__(StaleAction.IGNORE, is_exact=exact)
         self.most = 2
