@@ -361,12 +361,12 @@ def test_the_cell_that_is_edited(kinds: tuple[str, ...], indent: int | None) -> 
     document = {"metadata": other, "cells": cells, "nbformat": 4}
     data = json.dumps(document, indent=indent, ensure_ascii=False)
     code = [cell for cell in cells if cell["cell_type"] == "code" and cell["source"] != "\n"]
-    texts = notebook.sources_of(data)
-    assert texts == ["".join(cell["source"]) for cell in code]
-    assert notebook.with_sources(data, texts) == data
-    for at, cell in enumerate(code):
-        edited = [*texts[:at], f"f = 1\n{texts[at]}", *texts[at + 1 :]]
-        changed, before = notebook.with_sources(data, edited), cell["source"]
+    found = list(notebook.sources_of(data))
+    assert [source for *_, source in found] == ["".join(cell["source"]) for cell in code]
+    for cell, (start, end, source) in zip(code, found, strict=True):
+        assert notebook.with_source(data, start, end, source) == data
+        changed = notebook.with_source(data, start, end, f"f = 1\n{source}")
+        before = cell["source"]
         cell["source"] = ["f = 1\n", *before] if isinstance(before, list) else f"f = 1\n{before}"
         assert changed == json.dumps(document, indent=indent, ensure_ascii=False)
         cell["source"] = before

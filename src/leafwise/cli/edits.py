@@ -24,7 +24,7 @@ from leafwise._findings.reasons import Act, Reason, ReasonKind
 from leafwise._jit.jitted_call import free_names
 from leafwise._objects.locks import cached_property
 from leafwise._objects.source.call_site import is_users_file
-from leafwise.cli.notebook import sources_of, with_sources
+from leafwise.cli.notebook import sources_of, with_source
 
 
 class Code:
@@ -35,9 +35,12 @@ class Code:
         self.encoding, _ = tokenize.detect_encoding(io.BytesIO(self.data).readline)
         text = self.data.decode(self.encoding)
         self.is_notebook = path.endswith(".ipynb")
+        self.sources = list(sources_of(text)) if self.is_notebook else []
         if self.is_notebook:
-            text = BETWEEN.decode().join(sources_of(text))
-            self.file_with(text.encode())  # raises if it could not be written
+            sources = [source for _, _, source in self.sources]
+            text = BETWEEN.decode().join(sources)
+            if text.split(BETWEEN.decode()) != sources:
+                raise ValueError(f"{path} has a cell with the separator of cells")
         self.text = text.encode()  # `ast` counts columns in UTF-8 bytes
         self.tree = ast.parse(re.sub(r"(?m)^[%!]", "#", text))  # magics become comments
         self.nodes = list(ast.walk(self.tree))
@@ -87,8 +90,11 @@ class Code:
         """Return the file with a new text; in a notebook only the cells that differ change."""
         if not self.is_notebook:
             return text.decode()
-        sources = text.decode().split(BETWEEN.decode())
-        return with_sources(self.data.decode(self.encoding), sources)
+        data = self.data.decode(self.encoding)
+        cells = zip(self.sources, text.decode().split(BETWEEN.decode()), strict=True)
+        for (start, end, old), new in reversed(list(cells)):
+            data = with_source(data, start, end, new) if old != new else data
+        return data
 
 
 BETWEEN: Final = b"\n\f\n"

@@ -14,9 +14,9 @@ import os
 import re
 import sys
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import leafwise_explain
 
@@ -25,37 +25,40 @@ def cells_of(file: Path) -> Iterator[tuple[str, str]]:
     """Yield name and source of each code cell; raise ValueError if the file is not a notebook."""
     try:
         changed = leafwise_explain.changed_text(file)
-        sources = sources_of(changed or file.read_text(encoding="utf-8"))
+        notebook: Any = json.loads(changed or file.read_text(encoding="utf-8"))
+        cells = [("".join(cell["source"]), cell["cell_type"]) for cell in notebook["cells"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"{file} is not a notebook of format 4: {error!r}") from error
-    for number, source in enumerate(sources, 1):
-        yield f"{file.resolve()}[{number}]", source
+    number = 0
+    for source, kind in cells:
+        if kind == "code" and source.strip():
+            number += 1
+            yield f"{file.resolve()}[{number}]", source
 
 
-def sources_of(data: str) -> list[str]:
-    return ["".join(cell["source"]) for cell in _code_cells(json.loads(data))]
+def sources_of(data: str) -> Iterator[tuple[int, int, str]]:
+    """Yield where the text of a notebook has the source of each code cell, and the source."""
+    cells: list[Any] = json.loads(data)["cells"]
+    places = list(_SOURCE.finditer(data))
+    if [json.loads(place[1]) for place in places] != [cell["source"] for cell in cells]:
+        raise ValueError("not only the cells of the notebook have a source")
+    for cell, place in zip(cells, places, strict=True):
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "code" and source.strip():
+            yield *place.span(1), source
 
 
-def _code_cells(notebook: Any) -> list[Any]:
-    cells = [(cell, "".join(cell["source"])) for cell in notebook["cells"]]
-    return [cell for cell, source in cells if cell["cell_type"] == "code" and source.strip()]
+_SOURCE: Final = re.compile(r'"source"\s*:\s*("(?:[^"\\]|\\.)*"|\[(?:[^]"]|"(?:[^"\\]|\\.)*")*\])')
 
 
-def with_sources(data: str, sources: Sequence[str]) -> str:
-    """Return the text of a notebook with other sources of its code cells, and no other change.
-
-    Raises ValueError for JSON that is not written as Jupyter or `json.dumps` write it.
-    """
-    notebook, text = json.loads(data), data.rstrip("\n")
-    indent = re.match(r"{\n( +)", text)
-    form: Any = {"indent": indent and len(indent[1]), "ensure_ascii": data.isascii()}
-    if json.dumps(notebook, **form) != text:
-        raise ValueError("the notebook would be changed by reading and writing it")
-    for cell, source in zip(_code_cells(notebook), sources, strict=True):
-        if "".join(cell["source"]) != source:
-            lines = list(io.StringIO(source, newline="\n"))
-            cell["source"] = source if isinstance(cell["source"], str) else lines
-    return json.dumps(notebook, **form) + data[len(text) :]
+def with_source(data: str, start: int, end: int, source: str) -> str:
+    """Return the text of a notebook with another source at a place, written like the old one."""
+    dump = functools.partial(json.dumps, ensure_ascii=data.isascii())
+    text, lines = dump(source), io.StringIO(source, newline="\n")
+    if brackets := re.fullmatch(r"(\[\s*).*?(\s*\])", data[start:end], re.DOTALL):
+        between = f",{brackets[1][1:] or ' '}"
+        text = f"{brackets[1]}{between.join(map(dump, lines))}{brackets[2]}"
+    return data[:start] + text + data[end:]
 
 
 def problem(file: Path) -> str | None:
