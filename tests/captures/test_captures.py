@@ -38,7 +38,6 @@ class Config:
     def __init__(self, rate: float = 0.25) -> None:
         self.rate = rate
         self._hidden = TABLE
-        self.calls = 0
 
     @property
     def scaled(self) -> Any:
