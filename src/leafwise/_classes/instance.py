@@ -36,29 +36,36 @@ def attach_init(
     cls: Any, spec: ClassSpec, scopes: list[Mapping[str, Any]], written: Any, *, init: bool
 ) -> None:
     """Set a constructor that ends by validating the statics; `written` is the class's own."""
-    if written is not None:
-        _check_written(cls, written)
-        cls.__init__ = _completing(cls, written)
-    elif init:
+    late = [field.name for field in spec.fields if field.is_late]
+    if written is None and init:
         initvars = [
             definition
             for definition in cls.__dataclass_fields__.values()
             if definition._field_type.name == "_FIELD_INITVAR"  # noqa: SLF001  # no public way
         ]
-        kinds = parameter_types(cls, scopes)
-        cls.__init__ = make_init(spec, initvars, kinds, _finish)
+        cls.__init__ = make_init(spec, initvars, parameter_types(cls, scopes), _finish, late)
+        return
+    if written is None:  # a mixin inherits what comes after it in the MRO of its subclass
+
+        @functools.wraps(cls.__init__)
+        def inherited(self: Any, *args: Any, **kwargs: Any) -> None:
+            super(cls, self).__init__(*args, **kwargs)
+
+        written = inherited
     else:
-        cls.__init__ = _completing(cls, _inherited(cls))
-    if late := [field.name for field in spec.fields if field.is_late]:
-        cls.__init__ = _looking_again(cls, cls.__init__, late)
+        _check_written(cls, written)
+    cls.__init__ = _completing(cls, written, late)
 
 
-def _completing(cls: Any, written: Any) -> Any:
+def _completing(cls: Any, written: Any, late: list[str]) -> Any:
     # `__init__` gets other globals below, so it cannot read those of this module.
     check_decorated, finish, own_error = construct.check_decorated, _finish, LeafwiseError
+    refuse_late = refuse_late_statics
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
         try:
+            if late:
+                refuse_late(cls, late)
             if type(self) is not cls:
                 check_decorated(type(self))
             written(self, *args, **kwargs)
@@ -73,32 +80,6 @@ def _completing(cls: Any, written: Any) -> Any:
     names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
     made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
     return functools.wraps(written)(made)
-
-
-def _inherited(cls: Any) -> Any:
-    @functools.wraps(cls.__init__)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        super(cls, self).__init__(*args, **kwargs)
-
-    return __init__
-
-
-def _looking_again(cls: Any, constructor: Any, late: list[str]) -> Any:
-    """Return a constructor that reads the `late` annotations again before the first instance."""
-
-    @functools.wraps(constructor)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        try:
-            refuse_late_statics(cls, late)
-        except LeafwiseError as error:
-            __tracebackhide__ = True
-            raise error.without_own_frames()  # noqa: B904  # the same error
-        late.clear()
-        if cls.__dict__["__init__"] is __init__:
-            cls.__init__ = constructor
-        constructor(self, *args, **kwargs)
-
-    return __init__
 
 
 def _finish(self: Any, cls: type) -> None:

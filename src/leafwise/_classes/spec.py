@@ -197,7 +197,7 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
 
 
 def refuse_late_statics(cls: type, late: list[str]) -> None:
-    """Raise if the annotations of dynamic fields, now that they resolve, are ``Static``."""
+    """Raise if the `late` annotations of dynamic fields now resolve to ``Static``; forget them."""
     problems: list[str] = []
     for name in late:
         definition = typing.cast("Any", cls).__dataclass_fields__[name]
@@ -211,6 +211,7 @@ def refuse_late_statics(cls: type, late: list[str]) -> None:
             )
     if problems:
         raise DefinitionError("\n".join(problems))
+    late.clear()
 
 
 def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
