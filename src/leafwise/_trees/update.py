@@ -192,39 +192,30 @@ def _names_of_parts(value: Any) -> Sequence[str] | None:
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
-    """Return a copy of a value with some parts changed, all at once."""
+    """Return a copy of a value with some parts changed, all at once, in the first way that fits."""
     kind: Any = type(value)
-    maker = _MAKERS.get(kind)
-    if maker is not None:
+    if (maker := _MAKERS.get(kind)) is not None:  # `{"w": 1.0}`
         return maker(value, changes)
-    names = {field_name(step): new for step, new in changes.items()}
-    result = None if None in names else _with_fields(value, parts, names)
-    if result is None and parts.opened is not None:
-        result = _with_children(value, parts.opened, changes)
-    if not is_decorated(kind) and registered_names(kind) is not None:
-        open_node(result)  # flattening it validates its statics
-    return result
-
-
-def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
-    """Return a copy with some fields changed; None if JAX has to rebuild the node instead."""
-    kind: Any = type(value)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return value._replace(**names)
-    takes = _parameters(kind)
-    if takes.keys() >= names.keys():
+    names: dict[Any, Any] = {field_name(step): new for step, new in changes.items()}
+    is_named, takes = None not in names, _parameters(kind)
+    if is_named and issubclass(kind, tuple) and hasattr(kind, "_fields"):  # a `NamedTuple`
+        result = value._replace(**names)
+    elif is_named and takes.keys() >= names.keys():  # `@lw.pytree`, `@flax.struct.dataclass`
         arguments = {
             parameter: names[name] if name in names else getattr(value, name)
             for name, parameter in takes.items()
         }
-        return kind(**arguments)
-    if is_decorated(kind):
+        result = kind(**arguments)
+    elif is_decorated(kind):  # with an `__init__` written by hand
         return instance.exchange(value, names)
-    if parts.opened is not None:
-        return None
-    result = object.__new__(kind)
-    for name, item in {**dict(attributes(value)), **names}.items():
-        object.__setattr__(result, name, item)
+    elif parts.opened is not None:  # `eqx.Module`, or a class that JAX's registry knows
+        result = _with_children(value, parts.opened, changes)
+    else:  # a frozen dataclass with an `__init__` written by hand, as a static
+        result = object.__new__(kind)
+        for name, item in {**dict(attributes(value)), **names}.items():
+            object.__setattr__(result, name, item)
+    if not is_decorated(kind) and registered_names(kind) is not None:
+        open_node(result)  # flattening it validates its statics
     return result
 
 

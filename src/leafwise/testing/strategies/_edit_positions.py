@@ -8,20 +8,20 @@ constructor would not make shows nothing about the class.
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import jax
 
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.interrupts import or_default
+from leafwise._trees.combine import unflatten_one
 from leafwise._trees.equality import is_distinct
+from leafwise._trees.nodes import open_node
 from leafwise._trees.roles import FieldNames, field_names_of, field_order
 from leafwise._trees.update import copy_with_parts, parts_of
 from leafwise.testing.strategies._constructor import Parameter, call, parameter_for
 from leafwise.testing.strategies._leaves import same_leaf
-
-_REGISTRY: Final = jax.tree_util.default_registry
 
 Change = Callable[[Any], Any]
 """Takes a new part, and returns what contains it."""
@@ -120,9 +120,9 @@ def edit_positions(
     arguments: dict[str, Any] | None = None,
 ) -> Iterator[EditPosition]:
     """Yield all positions in a pytree, outer ones first; `arguments` are those it was made from."""
-    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
+    opened = open_node(value)
     cls: Any = type(value)
-    if level is None:
+    if opened is None:
         yield EditPosition(path, Role.LEAF, value, _itself, around, owner, name)
         return
     if cls in _CONTAINERS:
@@ -131,18 +131,17 @@ def edit_positions(
         yield EditPosition(path, Role.STATIC, value, _itself, around, owner, name)
     has_attributes = cls not in (*_CONTAINERS, jax.tree_util.Partial)
     names = field_names_of(value) if has_attributes else FieldNames((), ())
-    structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
-    children = [child for _, child in level[0]]
-    for place, (key, child) in enumerate(level[0]):
+    node, children = opened
+    for place, (step, child) in enumerate(zip(node.steps, children, strict=True)):
 
         def put(new: Any, place: int = place) -> Any:
-            instance = structure.unflatten([*children[:place], new, *children[place + 1 :]])
+            instance = unflatten_one(value, [*children[:place], new, *children[place + 1 :]])
             _check_kept(instance, place, new)
             return around(instance)
 
-        name = _attribute_of(value, names.dynamic, children, place, key)
-        step = f".{name}" if name else jax.tree_util.keystr((key,))
-        yield from edit_positions(child, f"{path}{step}".lstrip("."), put, value, name)
+        name = _attribute_of(value, names.dynamic, children, place, step)
+        where = f"{path}{f'.{name}' if name else step}".lstrip(".")
+        yield from edit_positions(child, where, put, value, name)
     arguments = (_arguments_of(value, names.static) or arguments or {}) if names.static else {}
     for name in names.static:
         parameter = parameter_for(cls, name) if arguments else None
@@ -154,20 +153,18 @@ def edit_positions(
 
 def _check_kept(made: Any, place: int, new: Any) -> None:
     """Raise if a class converted a child that it was given, as a constructor may."""
-    level: Any = _REGISTRY.flatten_one_level(made)
-    structures: list[Any] = [jax.tree_util.tree_structure(each) for each in (level[0][place], new)]
-    if level[0][place] is not new and structures[0] != structures[1]:
+    opened = open_node(made)
+    kept = opened and opened[1][place]
+    structures: list[Any] = [jax.tree_util.tree_structure(tree) for tree in (kept, new)]
+    if kept is not new and structures[0] != structures[1]:
         raise ValueError
 
 
 def _attribute_of(
-    value: Any, names: tuple[str, ...], children: list[Any], place: int, key: Any
+    value: Any, names: tuple[str, ...], children: Sequence[Any], place: int, step: str
 ) -> str:
     """Return the attribute that has a child as its value, or an empty text."""
-    fields = getattr(value, "_fields", None)
-    if isinstance(value, tuple) and fields is not None:
-        return str(fields[place])  # before 0.11 JAX names all children after the first
-    for name in (getattr(key, "name", ""), *names[place : place + 1], *names):
+    for name in (step.removeprefix("."), *names[place : place + 1], *names):
         if name in names and getattr(value, name, None) is children[place]:
             return str(name)
     return names[place] if len(names) == len(children) else ""  # flatten converted it
