@@ -29,7 +29,7 @@ from leafwise._classes.spec import (
 from leafwise._objects.attributes import in_class
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
-from leafwise._statics.key import KEY, key_of
+from leafwise._statics.key import KEY, key_of, verify, verify_content
 from leafwise.errors import DefinitionError, LeafwiseError
 
 RESERVED: Final = "_lw_"
@@ -256,8 +256,8 @@ class Functions:
             "_lw_bind": _BIND,
             "_lw_set_dict": _dict_setter(spec),
             "_lw_unfinished": functools.partial(construct.unfinished, spec),
-            "_lw_verify": construct.verify_statics,
-            "_lw_check": construct.verify_content_statics,
+            "_lw_verify": functools.partial(construct.check_key, verify),
+            "_lw_check": functools.partial(construct.check_key, verify_content),
             "_lw_paths": paths,
             "_lw_zip": zip,
             "_lw_tuple": tuple,
@@ -348,13 +348,9 @@ def make_properties(spec: ClassSpec) -> dict[str, property]:
     properties: dict[str, property] = {}
     for index, name in enumerate(spec.static_names):
         get = _named(spec.cls, name, namespace.pop(f"get_{index}"))
-        put = _named(spec.cls, name, _setter(name))
+        put = _named(spec.cls, name, functools.partial(construct.write_static, name))
         properties[name] = property(get, put, doc=f"The static field {name!r}, kept in the key.")
     return properties
-
-
-def _setter(name: str) -> Callable[[Any, Any], None]:
-    return lambda self, value: construct.write_static(self, name, value)
 
 
 def _key_of_self(cls: type) -> str:

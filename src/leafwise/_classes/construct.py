@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any, Final, cast
 
 from leafwise._classes.refusals import has_maker
@@ -9,7 +10,7 @@ from leafwise._classes.spec import ClassSpec, is_decorated
 from leafwise._objects.attributes import items_in
 from leafwise._objects.classes import is_tree_node
 from leafwise._objects.methods import BoundMethod
-from leafwise._statics.key import KEY, StaticKey, key_of, table_of, verify, verify_content
+from leafwise._statics.key import KEY, StaticKey, key_of, table_of
 from leafwise.errors import DefinitionError, FrozenInstanceError, TreeError
 
 PENDING: Final = "__leafwise_pending__"
@@ -106,7 +107,7 @@ def read_pending(self: object, name: str) -> Any:
     raise _no_attribute(self, name)
 
 
-def write_static(self: Any, name: str, value: object) -> None:
+def write_static(name: str, self: Any, value: object) -> None:
     """Assign a static during construction, or, through ``object.__setattr__``, with a new key."""
     if is_constructed(self):
         key: StaticKey = getattr(self, KEY)
@@ -236,13 +237,7 @@ def unfinished(spec: ClassSpec, self: Any) -> tuple[tuple[Any, ...], StaticKey]:
     return (children if key.hash_node is None else (*children, key.hash_node)), key
 
 
-def verify_statics(self: Any) -> None:
-    """Check that the statics of an instance have not changed, while `check_statics` is on."""
+def check_key(check: Callable[[StaticKey], None], self: Any) -> None:
+    """Call a check of the key of an instance, unless that is still under construction."""
     if is_constructed(self):
-        verify(object.__getattribute__(self, KEY))
-
-
-def verify_content_statics(self: Any) -> None:
-    """Check that the statics of an instance that are compared by content have not changed."""
-    if is_constructed(self):
-        verify_content(object.__getattribute__(self, KEY))
+        check(object.__getattribute__(self, KEY))

@@ -22,7 +22,6 @@ from leafwise._statics.key import (
     key_of,
     table_of,
     verify,
-    verify_content,
 )
 from leafwise.errors import StaticMutatedError
 
@@ -82,12 +81,6 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
         return first
     key.token.values = key.values  # later instances share these
     return key
-
-
-def verify_sealed_content(instance: object) -> None:
-    """Raise if statics compared by content have changed since the instance's key was made."""
-    if (key := key_in(instance)) is not None:
-        verify_content(key)
 
 
 def verify_sealed(instance: object) -> None:

@@ -11,12 +11,12 @@ import jax
 
 from leafwise._classes import annotations
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA, field, static_field
-from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sealed_content
+from leafwise._classes.foreign import LazyOwner, key_in, seal, verify_sealed
 from leafwise._classes.options import CONVERTER, OPTIONS, Converter, FieldOptions
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
 from leafwise._objects.classes import notify_registered, per_class
-from leafwise._statics.key import KEY, StaticKey, table_of
+from leafwise._statics.key import KEY, StaticKey, table_of, verify_content
 from leafwise.errors import DefinitionError
 from leafwise.interop._extra import import_extra
 
@@ -230,8 +230,8 @@ def _check_content_when_flattened(cls: Any) -> None:
     written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
 
     def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807  # Python's name
-        if name == "__dict__":
-            verify_sealed_content(self)
+        if name == "__dict__" and (key := key_in(self)) is not None:
+            verify_content(key)
         if written is not None:
             return written(self, name)
         return super(cls, self).__getattribute__(name)
