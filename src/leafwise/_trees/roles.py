@@ -1,7 +1,6 @@
 """Which attributes of any pytree class are static or dynamic; copies with one changed."""
 
 import copy
-import dataclasses
 import enum
 import functools
 from collections.abc import Callable
@@ -14,8 +13,8 @@ from leafwise._classes.annotations import signature_of
 from leafwise._classes.foreign import key_in, seal
 from leafwise._classes.instance import field_values, rebuild
 from leafwise._classes.refusals import native_base
-from leafwise._classes.registry import declared_names, field_names, registered_names, spec_of
-from leafwise._classes.spec import FieldSpec, is_decorated
+from leafwise._classes.registry import declared_names, field_names, registered_names
+from leafwise._classes.spec import is_decorated
 from leafwise._jax import compat
 from leafwise._objects.attributes import dict_of, own_attributes, stored_attributes
 from leafwise._objects.classes import per_class
@@ -52,11 +51,9 @@ def field_order(instance: Any) -> list[str]:
 
 def undeclared(instance: Any) -> list[str]:
     """Return the attributes of a dataclass that are not fields, e.g. set in `__post_init__`."""
-    cls: Any = type(instance)
-    if not dataclasses.is_dataclass(cls):
-        return []
-    known = {KEY, *cls.__dataclass_fields__}
-    return [name for name in stored_attributes(instance) if name not in known]
+    fields = getattr(type(instance), "__dataclass_fields__", None)
+    stored = {} if fields is None else stored_attributes(instance)
+    return [name for name in stored if name != KEY and name not in (fields or ())]
 
 
 def field_names_of(instance: Any) -> FieldNames:
@@ -169,23 +166,11 @@ def exchange(base: Any, name: str, value: Any) -> Any:
     if native_base(cls) is not object:  # a dict, say, with contents outside attributes
         instance = copy.copy(base)
     else:
-        instance, in_dict = object.__new__(cls), dict_of(base)
-        for key, held in own_attributes(base).items():
-            if key in in_dict:
-                instance.__dict__[key] = held
-            elif key != KEY:
-                object.__setattr__(instance, key, held)
+        instance, own = object.__new__(cls), own_attributes(base)
+        dict_of(instance).update(dict_of(base))
+        for key in own.keys() - dict_of(base).keys() - {KEY}:  # in slots
+            object.__setattr__(instance, key, own[key])
     object.__setattr__(instance, name, value)
     if key_in(instance) is not None:
         seal(instance)
     return instance
-
-
-def prepared_by(cls: Any, name: str) -> FieldSpec | None:
-    """Return the field if only its own converter and validator determine the stored value."""
-    if not is_decorated(cls):
-        return None
-    spec = spec_of(cls)
-    if spec.has_own_init or hasattr(cls, "__post_init__"):
-        return None
-    return next((field for field in spec.fields if field.name == name), None)

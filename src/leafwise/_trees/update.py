@@ -84,7 +84,7 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
     places = group_by_part(
         requests, path, value, parts and parts.steps, tree=tree, paths=_paths(tree)
     )
-    if parts is None:  # no requests either: `group_by_part` would have raised
+    if parts is None:  # a leaf: `group_by_part` has raised for every path into it
         return value
     changes: dict[str, Any] = {}
     for place, inside in places.items():
@@ -175,20 +175,14 @@ def parts_of(value: Any) -> Parts | None:
         return Parts((*node.steps, *node.names), (*children, *node.values), opened)
     if type(value) is FrozenMapping:
         return Parts(tuple(f"[{key!r}]" for key in value), tuple(value.values()))
-    names = _names_of_parts(value)
-    if names is None:
+    if type(value) is functools.partial:
+        names = ["func", "args", "keywords"]
+    else:
+        fields = () if isinstance(value, enum.Enum) else declared_fields(type(value))
+        names = [field.name for field in fields if hasattr(value, field.name)]
+    if not names and not is_decorated(type(value)):
         return None
-    return Parts(tuple(f".{name}" for name in names), tuple(getattr(value, each) for each in names))
-
-
-def _names_of_parts(value: Any) -> Sequence[str] | None:
-    kind: Any = type(value)
-    if is_decorated(kind):
-        return [field.name for field in spec_of(kind).fields]
-    if kind is functools.partial:
-        return ("func", "args", "keywords")
-    names = [field.name for field in declared_fields(kind) if hasattr(value, field.name)]
-    return None if not names or isinstance(value, enum.Enum) else names
+    return Parts(tuple(f".{name}" for name in names), tuple(getattr(value, name) for name in names))
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
@@ -269,10 +263,7 @@ def _with_children(
 
 
 def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:
-    items = list(value)
-    for step, new in changes.items():
-        items[int(step[1:-1])] = new
-    return type(value)(items)
+    return type(value)([changes.get(f"[{at}]", item) for at, item in enumerate(value)])
 
 
 def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:

@@ -9,7 +9,7 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import jax
 
@@ -19,7 +19,7 @@ from leafwise._trees.combine import unflatten_one
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.nodes import open_node
 from leafwise._trees.roles import FieldNames, field_names_of, field_order
-from leafwise._trees.update import copy_with_parts, parts_of
+from leafwise._trees.update import Parts, copy_with_parts, parts_of
 from leafwise.testing.strategies._constructor import Parameter, call, parameter_for
 from leafwise.testing.strategies._leaves import same_leaf
 
@@ -197,29 +197,19 @@ def _static_positions(
 ) -> Iterator[EditPosition]:
     """Yield the position of a static, and those inside it."""
     yield EditPosition(path, Role.STATIC, value, make, around, *owner_and_name)
-    for step, part, change in _parts(value):
+    is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    is_container = isinstance(value, tuple | dict | FrozenMapping | functools.partial)
+    parts = parts_of(value) if is_record or is_container else None
+    for step, part in zip(parts.steps, parts.values, strict=True) if parts else ():
 
-        def make_part(new: Any, change: Change = change) -> Any:
-            return None if make is None else make(change(new))
+        def replace(new: Any, step: str = step) -> Any:
+            if is_record:
+                return dataclasses.replace(cast("Any", value), **{step.removeprefix("."): new})
+            return copy_with_parts(value, cast("Parts", parts), {step: new})
 
-        yield from _static_positions(part, path + step, make and make_part, around)
+        make_part = None if make is None else _chained(replace, make)
+        yield from _static_positions(part, path + step, make_part, around)
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any, Change]]:
-    """Yield the parts of a static: the step to each, the part, and a function to replace it."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-        for name in names:
-
-            def replace(new: Any, name: str = name) -> Any:
-                return dataclasses.replace(value, **{name: new})
-
-            yield f".{name}", getattr(value, name), replace
-    elif isinstance(value, tuple | dict | FrozenMapping | functools.partial):
-        parts: Any = parts_of(value)
-        for place, step in enumerate(parts.steps if parts else ()):
-
-            def copy(new: Any, step: str = step) -> Any:
-                return copy_with_parts(value, parts, {step: new})
-
-            yield step, parts.values[place], copy
+def _chained(first: Change, then: Change) -> Change:
+    return lambda new: then(first(new))
