@@ -29,6 +29,7 @@ from leafwise._classes.spec import (
 from leafwise._objects.attributes import in_class
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
+from leafwise._objects.stand_ins import Verbatim
 from leafwise._statics.key import KEY, key_of, verify, verify_content
 from leafwise.errors import DefinitionError, LeafwiseError
 
@@ -43,17 +44,8 @@ def source_of(cls: type) -> str:
     return "\n".join(_SOURCES.get(cls) or [])
 
 
-class _Factory:
-    """Stands in a signature for a default that a factory creates on each call."""
-
-    def __repr__(self) -> str:
-        return "<factory>"
-
-    def __reduce__(self) -> str:
-        return "FACTORY"
-
-
-FACTORY: Final = _Factory()
+FACTORY: Final = Verbatim("<factory>")
+"""Stands in a signature for a default that a factory creates on each call."""
 
 
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
