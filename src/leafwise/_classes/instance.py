@@ -17,6 +17,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
+from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import is_a, read, redefined_mark
 from leafwise._objects.parts import data_of
 from leafwise._objects.source.code import find_by_name
@@ -78,8 +79,8 @@ def _completing(cls: Any, written: Any, late: list[str]) -> Any:
     # Use the globals of the wrapped function, in which jaxtyping evaluates string annotations.
     wrapper: Any = __init__
     names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
-    made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
-    return functools.wraps(written)(made)
+    constructor = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
+    return functools.wraps(written)(constructor)
 
 
 def _finish(self: Any, cls: type) -> None:
@@ -108,10 +109,8 @@ def _check_written(cls: Any, written: Any) -> None:
 
 def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] = ()) -> Any:
     """Return an instance without running its constructor; `homes` are of values to import."""
-    self: Any = object.__new__(cls)
     spec = spec_of(cls)
-    for name, value in {**values, **{name: import_from(home) for name, home in homes}}.items():
-        object.__setattr__(self, name, value)
+    self = instance_with(cls, {**values, **{name: import_from(home) for name, home in homes}})
     construct.check_all_set(spec, self)
     construct.store_key(spec, self)
     return self

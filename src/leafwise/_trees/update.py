@@ -16,7 +16,7 @@ from leafwise._classes.annotations import signature_of
 from leafwise._classes.instance import check_names
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
-from leafwise._objects.attributes import attributes, has_generated_init
+from leafwise._objects.attributes import attributes, has_generated_init, instance_with
 from leafwise._objects.classes import declared_fields, is_a, per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import got
@@ -205,9 +205,7 @@ def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any
     elif parts.opened is not None:  # `eqx.Module`, or a class that JAX's registry knows
         result = _with_children(value, parts.opened, changes)
     else:  # a frozen dataclass with an `__init__` written by hand, as a static
-        result = object.__new__(kind)
-        for name, item in {**dict(attributes(value)), **names}.items():
-            object.__setattr__(result, name, item)
+        result = instance_with(kind, {**dict(attributes(value)), **names})
     if not is_decorated(kind) and registered_names(kind) is not None:
         open_node(result)  # flattening it validates its statics
     return result

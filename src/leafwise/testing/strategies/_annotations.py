@@ -23,6 +23,7 @@ from hypothesis.errors import HypothesisException, InvalidArgument, UnsatisfiedA
 from leafwise._classes.annotations import Unknown, annotations_of, named_by, resolve, signature_of
 from leafwise._classes.registry import field_names, spec_of
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import is_a
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.interrupts import or_default
@@ -410,9 +411,8 @@ def is_static(cls: Any, parameter: Parameter) -> bool:
     names = field_names(cls)
     if names is not None:
         return name in names[0]
-    instance = object.__new__(cls)
-    for field in getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters:
-        object.__setattr__(instance, field, object())
+    fields = getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters
+    instance = instance_with(cls, {field: object() for field in fields})
     leaves = jax.tree_util.tree_leaves(instance)
     return all(leaf is not instance and leaf is not getattr(instance, name) for leaf in leaves)
 

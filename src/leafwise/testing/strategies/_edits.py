@@ -144,7 +144,7 @@ class TupleSubclass(tuple[Any, ...]):
 
 def twins(value: Any) -> Iterator[Any]:
     """Yield values that equal `value` (``==``) but have another type."""
-    conversions = (made for kind, made in _CONVERSIONS.items() if isinstance(value, kind))
+    conversions = (row for cls, row in _CONVERSIONS.items() if isinstance(value, cls))
     for convert in next(conversions, ()):
         try:
             twin = convert(value)
