@@ -5,7 +5,8 @@ key, so that JAX and Python always see the same value.
 
 Generated code makes flattening as fast as JAX's own: no loops, and only the calls that
 are needed. It is short, one statement a line, and registered with `linecache`, so that a
-traceback or a debugger shows it; `leafwise.debug.source_of` prints it.
+traceback or a debugger shows it; `leafwise.debug.source_of` prints it. The names of helpers start
+with ``_lw_``, as no field's name should.
 """
 
 import dataclasses
@@ -32,9 +33,6 @@ from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._statics.key import KEY, key_of, verify, verify_content
 from leafwise.errors import DefinitionError, LeafwiseError
-
-RESERVED: Final = "_lw_"
-"""The prefix of every helper's name in generated code, which field names may not have."""
 
 _count = itertools.count(1)
 _SOURCES: Final[ClassMap[list[str]]] = ClassMap()
