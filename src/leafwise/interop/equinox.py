@@ -11,13 +11,13 @@ import jax
 
 from leafwise._classes import annotations
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA, field, static_field
-from leafwise._classes.foreign import LazyOwner, key_in, seal, verify_sealed
+from leafwise._classes.foreign import LazyOwner, key_in, seal
 from leafwise._classes.options import CONVERTER, OPTIONS, Converter, FieldOptions
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
 from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import notify_registered, per_class
-from leafwise._statics.key import KEY, StaticKey, table_of, verify_content
+from leafwise._statics.key import KEY, StaticKey, table_of, verify, verify_content
 from leafwise.errors import DefinitionError
 from leafwise.interop._extra import import_extra
 
@@ -204,17 +204,17 @@ def _class_attributes(cls: Any) -> dict[str, Any]:
 def _set_checked(*, checked: bool) -> None:
     """Check the statics of modules whenever equinox reads a ``__dict__``, as it does to flatten."""
     if checked:
-        _check_when_flattened(Module, verify_sealed)
+        _check_when_flattened(Module, verify)
     elif _GET in Module.__dict__:
         delattr(Module, _GET)
 
 
-def _check_when_flattened(cls: Any, check: Callable[[Any], object]) -> None:
+def _check_when_flattened(cls: Any, check: Callable[[StaticKey], None]) -> None:
     written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
 
     def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807  # Python's name
-        if name == "__dict__":
-            check(self)
+        if name == "__dict__" and (key := key_in(self)) is not None:
+            check(key)
         if written is not None:
             return written(self, name)
         return super(cls, self).__getattribute__(name)
@@ -230,12 +230,7 @@ def _check_content_when_flattened(cls: Any) -> None:
     fields = [value for value in values if isinstance(value, dataclasses.Field)]
     options = [field.metadata.get(OPTIONS, FieldOptions()) for field in fields]
     if any(option.compare_by == "content" for option in options):
-        _check_when_flattened(cls, _verify_content_of)
-
-
-def _verify_content_of(self: Any) -> None:
-    if (key := key_in(self)) is not None:
-        verify_content(key)
+        _check_when_flattened(cls, verify_content)
 
 
 _seal_before_checks(Module)
