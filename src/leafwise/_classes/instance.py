@@ -133,11 +133,11 @@ def replace(self: Any, /, **changes: Any) -> Any:
     """Return a copy with some fields changed, as `leafwise.replace` does."""
     check_names(self, changes)
     if spec_of(type(self)).has_own_init:
-        return exchange(self, changes)
+        return rebuild_with(self, changes)
     return dataclasses.replace(self, **changes)
 
 
-def exchange(self: Any, changes: dict[str, Any]) -> Any:
+def rebuild_with(self: Any, changes: dict[str, Any]) -> Any:
     """Return a copy with some fields changed, without running the constructor."""
     fields = [field for field in spec_of(type(self)).fields if field.name in changes]
     prepared = {field.name: field.prepare(changes[field.name]) for field in fields}

@@ -201,7 +201,7 @@ def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any
         }
         result = kind(**arguments)
     elif is_decorated(kind):  # with an `__init__` written by hand
-        return instance.exchange(value, names)
+        return instance.rebuild_with(value, names)
     elif parts.opened is not None:  # `eqx.Module`, or a class that JAX's registry knows
         result = _with_children(value, parts.opened, changes)
     else:  # a frozen dataclass with an `__init__` written by hand, as a static
