@@ -5,7 +5,8 @@ key, so that JAX and Python always see the same value.
 
 Generated code makes flattening as fast as JAX's own: no loops, and only the calls that
 are needed. It is short, one statement a line, and registered with `linecache`, so that a
-traceback or a debugger shows it; `leafwise.debug.source_of` prints it.
+traceback or a debugger shows it; `leafwise.debug.source_of` prints it. The names of helpers start
+with ``_lw_``, as no field's name should.
 """
 
 import dataclasses
@@ -19,15 +20,19 @@ import jax
 
 from leafwise._classes import construct
 from leafwise._classes.annotations import annotate_constructor, written_annotations
-from leafwise._classes.spec import ClassSpec, FieldSpec, declaration, is_static_metadata
+from leafwise._classes.spec import (
+    ClassSpec,
+    FieldSpec,
+    declaration,
+    is_static_metadata,
+    refuse_late_statics,
+)
 from leafwise._objects.attributes import in_class
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
-from leafwise._statics.key import KEY, key_of
+from leafwise._objects.stand_ins import Verbatim
+from leafwise._statics.key import KEY, key_of, verify, verify_content
 from leafwise.errors import DefinitionError, LeafwiseError
-
-RESERVED: Final = "_lw_"
-"""The prefix of every helper's name in generated code, which field names may not have."""
 
 _count = itertools.count(1)
 _SOURCES: Final[ClassMap[list[str]]] = ClassMap()
@@ -37,17 +42,8 @@ def source_of(cls: type) -> str:
     return "\n".join(_SOURCES.get(cls) or [])
 
 
-class _Factory:
-    """Stands in a signature for a default that a factory creates on each call."""
-
-    def __repr__(self) -> str:
-        return "<factory>"
-
-    def __reduce__(self) -> str:
-        return "FACTORY"
-
-
-FACTORY: Final = _Factory()
+FACTORY: Final = Verbatim("<factory>")
+"""Stands in a signature for a default that a factory creates on each call."""
 
 
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
@@ -94,10 +90,33 @@ def make_init(
     initvars: "list[dataclasses.Field[Any]]",
     types: dict[str, Any],
     finish: Callable[[Any, type], None],
+    late: list[str],
 ) -> Any:
-    """Return a constructor that calls `finish` where ``__post_init__`` sets, or may set, fields."""
+    """Return a constructor that calls `finish` where ``__post_init__`` sets, or may set, fields.
+
+    For a class with a child `w` and a static `act`, neither of which needs that::
+
+        def __init__(self, w, act=_lw_default_act):
+            try:
+                _lw_mine = _lw_type(self) is _lw_cls  # not `super().__init__` of a subclass
+                if not _lw_mine:
+                    _lw_foreign(_lw_type(self))  # raises for a subclass that is not decorated
+                _lw_put = _lw_bind(self)
+                _lw_put("w", w)
+                if _lw_mine:
+                    _lw_found = _lw_table.last()
+                    if _lw_found is None or (_lw_values := _lw_found.values)[0] is not act:
+                        _lw_found = _lw_key_of(_lw_table, (act,))
+                    _lw_put("__leafwise_key__", _lw_found)
+                else:
+                    _lw_put("act", act)
+            except _lw_Error as _lw_error:
+                __tracebackhide__ = True
+                raise _lw_error.without_own_frames()
+    """
     cls = spec.cls
-    self_ = "_lw_self" if "self" in cls.__dict__["__dataclass_fields__"] else "self"
+    definitions = cls.__dict__["__dataclass_fields__"]
+    self_ = "_lw_self" if "self" in definitions else "self"
     namespace: dict[str, Any] = {
         "__name__": cls.__module__,
         "_lw_cls": cls,
@@ -106,44 +125,47 @@ def make_init(
         "_lw_table": spec.table,
         "_lw_key_of": key_of,
         "_lw_foreign": construct.check_decorated,
+        "_lw_late": late,  # the fields whose annotations are read again, once
+        "_lw_refuse_late": refuse_late_statics,
         "_lw_finish": finish,
         "_lw_Error": LeafwiseError,
         "_lw_factory": FACTORY,
     }
     fields = {field.name: field for field in spec.fields}
     names = {*fields, *(definition.name for definition in initvars)}
-    order = [d for d in cls.__dict__["__dataclass_fields__"].values() if d.name in names]
+    order = [definition for definition in definitions.values() if definition.name in names]
     parameters = [definition for definition in order if definition.init]
-    signature = _signature(cls, parameters, namespace)
-    prepare: list[str] = []
+    signature = ", ".join([self_, *_signature(cls, parameters, namespace)])
+    stored = [field for field in spec.fields if field.definition.init or field.has_default]
+    dynamic = [f"_lw_put({f.name!r}, {f.name})" for f in stored if not f.static]
+    static = [f"_lw_put({f.name!r}, {f.name})" for f in stored if f.static]
+    body = ["if _lw_late:", "    _lw_refuse_late(_lw_cls, _lw_late)"] if late else []
+    body += [f"_lw_mine = _lw_type({self_}) is _lw_cls"]
+    body += ["if not _lw_mine:", f"    _lw_foreign(_lw_type({self_}))"]
     for definition in order:
-        prepare += _prepare_lines(definition, fields.get(definition.name), namespace)
-    attributes = [f.name for f in spec.fields if f.definition.init or f.has_default]
-    dynamic = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.dynamic_names]
-    static = [f"_lw_put({name!r}, {name})" for name in attributes if name in spec.static_names]
-    has_post = hasattr(cls, "__post_init__")
-    later = has_post or len(attributes) < len(spec.fields)
-    post = [f"{self_}.__post_init__({', '.join(d.name for d in initvars)})"] * has_post
-    lines = [f"def __init__({', '.join([self_, *signature])}):"]
-    body = ["_lw_mine = _lw_type(" + self_ + ") is _lw_cls", "if not _lw_mine:"]
-    body += [f"    _lw_foreign(_lw_type({self_}))", *prepare]
+        body += _prepare_lines(definition, fields.get(definition.name), namespace)
     body += [f"_lw_put = _lw_bind({self_})", *dynamic]
-    if later:
-        body += [*static, *post, "if _lw_mine:", f"    _lw_finish({self_}, _lw_cls)"]
+    has_post = hasattr(cls, "__post_init__")
+    if has_post or len(stored) < len(fields):
+        arguments = ", ".join(definition.name for definition in initvars)
+        body += [*static, *[f"{self_}.__post_init__({arguments})"] * has_post]
+        body += ["if _lw_mine:", f"    _lw_finish({self_}, _lw_cls)"]
     else:
-        keyed = [*_key_lines(spec), f"_lw_put({KEY!r}, _lw_found)"]
-        body += ["if _lw_mine:", *(f"    {line}" for line in keyed)]
-        body += ["else:", *(f"    {line}" for line in static)] if static else []
-    lines += ["    try:", *(f"        {line}" for line in body)]
+        body += ["if _lw_mine:", *_indent([*_key_lines(spec), f"_lw_put({KEY!r}, _lw_found)"])]
+        body += ["else:", *_indent(static)] if static else []
     # Entering `try` costs nothing. It lets tracebacks go from the user's line to this function.
-    lines += ["    except _lw_Error as _lw_error:", "        __tracebackhide__ = True"]
-    lines += ["        raise _lw_error.without_own_frames()"]
-    _compile(cls, "__init__", lines, namespace)
+    end = ["    __tracebackhide__ = True", "    raise _lw_error.without_own_frames()"]
+    lines = ["try:", *_indent(body), "except _lw_Error as _lw_error:", *end]
+    _compile(cls, "__init__", [f"def __init__({signature}):", *_indent(lines)], namespace)
     init = _take(cls, "__init__", namespace)
-    kinds = {d.name: types[d.name] for d in parameters}
+    kinds = {definition.name: types[definition.name] for definition in parameters}
     annotate_constructor(init, cls, kinds | {"return": None})
     init.__doc__ = f"Construct a {cls.__name__}; statics are validated."
     return init
+
+
+def _indent(lines: list[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
 
 
 def _signature(
@@ -224,8 +246,8 @@ class Functions:
             "_lw_bind": _BIND,
             "_lw_set_dict": _dict_setter(spec),
             "_lw_unfinished": functools.partial(construct.unfinished, spec),
-            "_lw_verify": construct.verify_statics,
-            "_lw_check": construct.verify_content_statics,
+            "_lw_verify": functools.partial(construct.check_key, verify),
+            "_lw_check": functools.partial(construct.check_key, verify_content),
             "_lw_paths": paths,
             "_lw_zip": zip,
             "_lw_tuple": tuple,
@@ -316,13 +338,9 @@ def make_properties(spec: ClassSpec) -> dict[str, property]:
     properties: dict[str, property] = {}
     for index, name in enumerate(spec.static_names):
         get = _named(spec.cls, name, namespace.pop(f"get_{index}"))
-        put = _named(spec.cls, name, _setter(name))
+        put = _named(spec.cls, name, functools.partial(construct.write_static, name))
         properties[name] = property(get, put, doc=f"The static field {name!r}, kept in the key.")
     return properties
-
-
-def _setter(name: str) -> Callable[[Any, Any], None]:
-    return lambda self, value: construct.write_static(self, name, value)
 
 
 def _key_of_self(cls: type) -> str:

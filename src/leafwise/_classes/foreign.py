@@ -12,8 +12,6 @@ from typing import Any
 from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
 from leafwise._objects.attributes import dict_of
 from leafwise._objects.locks import cached_property
-from leafwise._objects.text import got
-from leafwise._statics import findings
 from leafwise._statics.key import (
     KEY,
     KeyTable,
@@ -21,8 +19,6 @@ from leafwise._statics.key import (
     StaticKey,
     key_of,
     table_of,
-    verify,
-    verify_content,
 )
 from leafwise.errors import StaticMutatedError
 
@@ -82,23 +78,3 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
         return first
     key.token.values = key.values  # later instances share these
     return key
-
-
-def verify_sealed_content(instance: object) -> None:
-    """Raise if statics compared by content have changed since the instance's key was made."""
-    if (key := key_in(instance)) is not None:
-        verify_content(key)
-
-
-def verify_sealed(instance: object) -> None:
-    """Raise if a static of an instance has changed or was replaced."""
-    key = key_in(instance)
-    if key is None:
-        return
-    verify(key)
-    state = dict_of(instance)
-    for name, value in zip(key.owner.static_names, key.values, strict=True):
-        if state.get(name) is not value:
-            place = f"{key.owner.cls.__name__}.{name}"
-            detail = f"it was {got(value)} and was replaced"
-            raise StaticMutatedError(findings.mutated(place, state.get(name), detail))

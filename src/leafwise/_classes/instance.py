@@ -17,6 +17,7 @@ from leafwise._classes import construct
 from leafwise._classes.codegen import make_init
 from leafwise._classes.registry import spec_of
 from leafwise._classes.spec import ClassSpec, is_decorated, parameter_types, refuse_late_statics
+from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import is_a, read, redefined_mark
 from leafwise._objects.parts import data_of
 from leafwise._objects.source.code import find_by_name
@@ -36,29 +37,36 @@ def attach_init(
     cls: Any, spec: ClassSpec, scopes: list[Mapping[str, Any]], written: Any, *, init: bool
 ) -> None:
     """Set a constructor that ends by validating the statics; `written` is the class's own."""
-    if written is not None:
-        _check_written(cls, written)
-        cls.__init__ = _completing(cls, written)
-    elif init:
+    late = [field.name for field in spec.fields if field.is_late]
+    if written is None and init:
         initvars = [
             definition
             for definition in cls.__dataclass_fields__.values()
             if definition._field_type.name == "_FIELD_INITVAR"  # noqa: SLF001  # no public way
         ]
-        kinds = parameter_types(cls, scopes)
-        cls.__init__ = make_init(spec, initvars, kinds, _finish)
+        cls.__init__ = make_init(spec, initvars, parameter_types(cls, scopes), _finish, late)
+        return
+    if written is None:  # a mixin inherits what comes after it in the MRO of its subclass
+
+        @functools.wraps(cls.__init__)
+        def inherited(self: Any, *args: Any, **kwargs: Any) -> None:
+            super(cls, self).__init__(*args, **kwargs)
+
+        written = inherited
     else:
-        cls.__init__ = _completing(cls, _inherited(cls))
-    if late := [field.name for field in spec.fields if field.is_late]:
-        cls.__init__ = _looking_again(cls, cls.__init__, late)
+        _check_written(cls, written)
+    cls.__init__ = _completing(cls, written, late)
 
 
-def _completing(cls: Any, written: Any) -> Any:
+def _completing(cls: Any, written: Any, late: list[str]) -> Any:
     # `__init__` gets other globals below, so it cannot read those of this module.
     check_decorated, finish, own_error = construct.check_decorated, _finish, LeafwiseError
+    refuse_late = refuse_late_statics
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
         try:
+            if late:
+                refuse_late(cls, late)
             if type(self) is not cls:
                 check_decorated(type(self))
             written(self, *args, **kwargs)
@@ -71,34 +79,8 @@ def _completing(cls: Any, written: Any) -> Any:
     # Use the globals of the wrapped function, in which jaxtyping evaluates string annotations.
     wrapper: Any = __init__
     names = getattr(inspect.unwrap(written), "__globals__", wrapper.__globals__)
-    made = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
-    return functools.wraps(written)(made)
-
-
-def _inherited(cls: Any) -> Any:
-    @functools.wraps(cls.__init__)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        super(cls, self).__init__(*args, **kwargs)
-
-    return __init__
-
-
-def _looking_again(cls: Any, constructor: Any, late: list[str]) -> Any:
-    """Return a constructor that reads the `late` annotations again before the first instance."""
-
-    @functools.wraps(constructor)
-    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
-        try:
-            refuse_late_statics(cls, late)
-        except LeafwiseError as error:
-            __tracebackhide__ = True
-            raise error.without_own_frames()  # noqa: B904  # the same error
-        late.clear()
-        if cls.__dict__["__init__"] is __init__:
-            cls.__init__ = constructor
-        constructor(self, *args, **kwargs)
-
-    return __init__
+    constructor = types.FunctionType(wrapper.__code__, names, closure=wrapper.__closure__)
+    return functools.wraps(written)(constructor)
 
 
 def _finish(self: Any, cls: type) -> None:
@@ -127,10 +109,8 @@ def _check_written(cls: Any, written: Any) -> None:
 
 def rebuild(cls: type, values: dict[str, Any], homes: Iterable[tuple[str, str]] = ()) -> Any:
     """Return an instance without running its constructor; `homes` are of values to import."""
-    self: Any = object.__new__(cls)
     spec = spec_of(cls)
-    for name, value in {**values, **{name: import_from(home) for name, home in homes}}.items():
-        object.__setattr__(self, name, value)
+    self = instance_with(cls, {**values, **{name: import_from(home) for name, home in homes}})
     construct.check_all_set(spec, self)
     construct.store_key(spec, self)
     return self
@@ -153,11 +133,11 @@ def replace(self: Any, /, **changes: Any) -> Any:
     """Return a copy with some fields changed, as `leafwise.replace` does."""
     check_names(self, changes)
     if spec_of(type(self)).has_own_init:
-        return exchange(self, changes)
+        return rebuild_with(self, changes)
     return dataclasses.replace(self, **changes)
 
 
-def exchange(self: Any, changes: dict[str, Any]) -> Any:
+def rebuild_with(self: Any, changes: dict[str, Any]) -> Any:
     """Return a copy with some fields changed, without running the constructor."""
     fields = [field for field in spec_of(type(self)).fields if field.name in changes]
     prepared = {field.name: field.prepare(changes[field.name]) for field in fields}
@@ -191,14 +171,6 @@ def import_from(home: str) -> Any:
     module, _, name = home.partition(":")
     importlib.import_module(module)
     return find_by_name(module, name)
-
-
-def copy_instance(self: Any) -> Any:
-    if not is_decorated(type(self)):
-        made = object.__new__(type(self))
-        vars(made).update(vars(self))
-        return made
-    return rebuild(type(self), field_values(self))
 
 
 def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:

@@ -30,16 +30,6 @@ By: TypeAlias = Literal["identity", "content"]
 """How the functions in a static field are compared."""
 
 
-class NamedCheck:
-    """A validator that is passed the field's name, which a warning could not add later."""
-
-    __slots__ = ()
-
-    def check_named(self, value: Any, where: str) -> object:
-        """Check the value of the field `where` (``Class.field``)."""
-        raise NotImplementedError  # subclasses implement it
-
-
 class FieldOptions(NamedTuple):
     """The options of `field` and `static_field` beyond `dataclasses.field`."""
 
@@ -62,10 +52,10 @@ class FieldOptions(NamedTuple):
                 doing = "freezing"
                 value = freeze_but_tracers(value)
             doing = "validator"
-            if isinstance(self.validator, NamedCheck):
-                verdict = self.validator.check_named(value, where)
-            else:
-                verdict = self.validator(value) if self.validator is not None else None
+            # `chex_check` is passed the name, which an error of `chexify` could not get later.
+            check: Any = getattr(self.validator, "check_named", self.validator)
+            names = () if check is self.validator else (where,)
+            verdict = None if check is None else check(value, *names)
             refused = _is_false(verdict)
         except Exception as error:  # a user's converter or validator
             __tracebackhide__ = True

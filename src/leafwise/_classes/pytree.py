@@ -1,7 +1,6 @@
 """The decorator `pytree`, and `register` for classes that you do not own."""
 
 import abc
-import builtins
 import dataclasses
 import inspect
 import types
@@ -11,8 +10,8 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform
 
 from leafwise._classes import construct, instance
 from leafwise._classes.annotations import annotations_of, caller_scopes
-from leafwise._classes.codegen import RESERVED, make_properties, read_by_name
-from leafwise._classes.construct import PENDING, WRITTEN, Unset, guard_subclasses
+from leafwise._classes.codegen import make_properties, read_by_name
+from leafwise._classes.construct import PENDING, Unset
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class, check_defaults
 from leafwise._classes.registry import install, mark_redefined, register_class, spec_of
@@ -147,21 +146,11 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     check_class(cls)
     check_bases(cls)
     own = dict(cls.__dict__)
-    if "__init__" in own:
-        own["__init__"] = getattr(own["__init__"], WRITTEN, own["__init__"])
-        if own["__init__"] is None:
-            del own["__init__"]
     if not (cls.__doc__ or "").strip():
         # Without a docstring dataclasses would write one, which is slow.
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
-    own_names = RESERVED, "__leafwise"
-    reserved = next((f.name for f in fields if f.name.startswith(own_names)), None)
-    if reserved is not None:
-        raise DefinitionError(
-            f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
-        )
     if options.slots and "__slots__" in cls.__dict__:
         raise TypeError(f"{cls.__name__} already specifies __slots__")
     result: Any = cls
@@ -178,7 +167,6 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     instance.attach_init(result, spec, scopes, own.get("__init__"), init=options.init)
     bind_methods(result, frozenset(result.__dataclass_fields__), is_decorated)
     abc.update_abstractmethods(result)
-    guard_subclasses(result)
     # A new tuple for each class: cloudpickle drops attributes identical to those of a base.
     setattr(result, MARK, (result.__qualname__, options.many_statics))
     mark_redefined(result)
@@ -234,22 +222,8 @@ def _point_to(value: Any, old: type, new: type) -> None:
             function = getattr(function, "__wrapped__", None)  # noqa: PLW2901  # decorated
 
 
-def _refuse_bare_fields(cls: type, own: Mapping[str, Any]) -> None:
-    """Raise, with the fix, if a field is declared without an annotation."""
-    for name, value in own.items():
-        if isinstance(value, dataclasses.Field) and name not in annotations_of(cls):
-            field: dataclasses.Field[Any] = value
-            kind = type(field.default).__name__
-            kind = kind if kind in vars(builtins) else "Any"
-            raise DefinitionError(
-                f"{cls.__name__}.{name}: a field needs an annotation\n"
-                f"  fix: write its type after the name: `{name}: {kind}`"
-            )
-
-
 def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, just for the fields and the ordering methods."""
-    _refuse_bare_fields(cls, own)
     for name in annotations_of(cls):
         inherited = _static_of_base(cls, name)
         if name not in own and inherited is not None:
@@ -291,7 +265,6 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
 
 _EQUALITY: Final = {"__eq__": instance.equal, "__hash__": instance.hash_instance}
 _COPYING: Final = {
-    "__copy__": instance.copy_instance,
     "__deepcopy__": instance.deepcopy_instance,
     "__reduce__": instance.reduce_instance,
 }

@@ -183,7 +183,10 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
                 definition = copy.copy(definition)  # noqa: PLW2901
                 typing.cast("Any", cls).__dataclass_fields__[definition.name] = definition
             definition.type = kind  # dataclasses keeps a `ForwardRef`
-            static, is_late = _resolve_static(cls, declared_by, definition, scopes, problems)
+            static, is_late, wrong = _resolve_static(cls, declared_by, definition, scopes)
+            problems.extend(wrong)
+            if static:
+                definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
         else:
             static = is_static_metadata(definition.metadata) is True
             kind = definition.type
@@ -197,7 +200,7 @@ def resolve_fields(cls: type, scopes: list[Mapping[str, Any]]) -> tuple[FieldSpe
 
 
 def refuse_late_statics(cls: type, late: list[str]) -> None:
-    """Raise if the annotations of dynamic fields, now that they resolve, are ``Static``."""
+    """Raise if the `late` annotations of dynamic fields now resolve to ``Static``; forget them."""
     problems: list[str] = []
     for name in late:
         definition = typing.cast("Any", cls).__dataclass_fields__[name]
@@ -211,6 +214,7 @@ def refuse_late_statics(cls: type, late: list[str]) -> None:
             )
     if problems:
         raise DefinitionError("\n".join(problems))
+    late.clear()
 
 
 def parameter_types(cls: type, scopes: list[Mapping[str, Any]]) -> dict[str, Any]:
@@ -258,16 +262,14 @@ def _resolve_static(
     declared_by: type,
     definition: "dataclasses.Field[Any]",
     scopes: list[Mapping[str, Any]],
-    problems: list[str],
-) -> tuple[bool, bool]:
-    """Return whether a field is static and whether it is late; append what is wrong with it."""
+) -> tuple[bool, bool, list[str]]:
+    """Return whether a field is static, whether it is late, and what is wrong with it."""
     name = definition.name
     where = f"{cls.__name__}.{name}"
     annotation = resolve(declared_by, name, definition.type, scopes)
-    wrong = contradictions(where, definition.metadata, annotation, definition.type)
-    if wrong:
-        problems.extend(wrong)
-        return False, False
+    problems = contradictions(where, definition.metadata, annotation, definition.type)
+    if problems:
+        return False, False, problems
     declared = is_static_metadata(definition.metadata)
     static = annotations.has_mark(annotation) or declared is True
     is_open = not static and declared is None and OPTIONS not in definition.metadata
@@ -281,9 +283,7 @@ def _resolve_static(
         )
     if not static and not definition.metadata:
         _warn_of_function(cls, definition)
-    if static:
-        definition.metadata = MappingProxyType({**definition.metadata, **STATIC_METADATA})
-    return static, is_open and annotations.is_late(annotation)
+    return static, is_open and annotations.is_late(annotation), problems
 
 
 def _warn_of_function(cls: type, definition: "dataclasses.Field[Any]") -> None:

@@ -116,11 +116,7 @@ def hidden_difference(one: Any, other: Any) -> tuple[str, Any, Any] | None:
     for path, mine, its in differences(one, other, OBJECTS):
         parts = mine[path], its[path]
         kinds = {"None" if part is None else kind_of(part).name for part in parts}
-        if kinds <= {"plain", "time", "dtype"} and any(map(_compares_itself, mine.values())):
+        classes = [cls for cls in map(type, mine.values()) if not consists_of_parts(cls)]
+        if kinds <= {"plain", "time", "dtype"} and not all(map(compares_by_identity, classes)):
             return path, *parts
     return None
-
-
-def _compares_itself(value: Any) -> bool:
-    cls = type(value)
-    return not consists_of_parts(cls) and not compares_by_identity(cls)

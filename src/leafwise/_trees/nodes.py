@@ -11,6 +11,7 @@ import jax
 
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
+from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
@@ -213,19 +214,14 @@ def _child_names(instance: Any, children: list[Any]) -> list[str]:
     # be found among its children. The names are those of one instance: another of its class may
     # have other attributes, or flatten them in another order.
     cls: Any = type(instance)
-    given, names = set(map(id, children)), {}
-    is_dataclass = dataclasses.is_dataclass(cls)
+    is_dataclass, ids = dataclasses.is_dataclass(cls), set(map(id, children))
     fields = [it.name for it in dataclasses.fields(cls)] if is_dataclass else vars(instance)
-    probe: Any = object.__new__(cls)
-    for field in fields:
-        value = getattr(instance, field)
-        if id(value) in given:
-            value = object()
-            names[id(value)] = f".{field}", value
-        object.__setattr__(probe, field, value)
-    flat, _ = _REGISTRY.flatten_one_level(probe)
-    found = [names[id(child)][0] for child in flat]
-    return found if len(found) == len(children) else []
+    values = {field: getattr(instance, field) for field in fields}
+    objects = {field: object() for field, value in values.items() if id(value) in ids}
+    steps = {id(item): f".{field}" for field, item in objects.items()}
+    flat, _ = _REGISTRY.flatten_one_level(instance_with(cls, values | objects))
+    names = [steps[id(child)] for child in flat]
+    return names if len(names) == len(children) else []
 
 
 _NOTHING: Final[Statics] = ((), ())

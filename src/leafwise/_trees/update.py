@@ -16,7 +16,7 @@ from leafwise._classes.annotations import signature_of
 from leafwise._classes.instance import check_names
 from leafwise._classes.registry import registered_names, spec_of
 from leafwise._classes.spec import is_decorated
-from leafwise._objects.attributes import attributes, has_generated_init
+from leafwise._objects.attributes import attributes, has_generated_init, instance_with
 from leafwise._objects.classes import declared_fields, is_a, per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import got
@@ -84,7 +84,7 @@ def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) ->
     places = group_by_part(
         requests, path, value, parts and parts.steps, tree=tree, paths=_paths(tree)
     )
-    if parts is None:  # no requests either: `group_by_part` would have raised
+    if parts is None:  # a leaf: `group_by_part` has raised for every path into it
         return value
     changes: dict[str, Any] = {}
     for place, inside in places.items():
@@ -175,56 +175,39 @@ def parts_of(value: Any) -> Parts | None:
         return Parts((*node.steps, *node.names), (*children, *node.values), opened)
     if type(value) is FrozenMapping:
         return Parts(tuple(f"[{key!r}]" for key in value), tuple(value.values()))
-    names = _names_of_parts(value)
-    if names is None:
+    if type(value) is functools.partial:
+        names = ["func", "args", "keywords"]
+    else:
+        fields = () if isinstance(value, enum.Enum) else declared_fields(type(value))
+        names = [field.name for field in fields if hasattr(value, field.name)]
+    if not names and not is_decorated(type(value)):
         return None
-    return Parts(tuple(f".{name}" for name in names), tuple(getattr(value, each) for each in names))
-
-
-def _names_of_parts(value: Any) -> Sequence[str] | None:
-    kind: Any = type(value)
-    if is_decorated(kind):
-        return [field.name for field in spec_of(kind).fields]
-    if kind is functools.partial:
-        return ("func", "args", "keywords")
-    names = [field.name for field in declared_fields(kind) if hasattr(value, field.name)]
-    return None if not names or isinstance(value, enum.Enum) else names
+    return Parts(tuple(f".{name}" for name in names), tuple(getattr(value, name) for name in names))
 
 
 def copy_with_parts(value: Any, parts: Parts, changes: Mapping[str, Any]) -> Any:
-    """Return a copy of a value with some parts changed, all at once."""
+    """Return a copy of a value with some parts changed, all at once, in the first way that fits."""
     kind: Any = type(value)
-    maker = _MAKERS.get(kind)
-    if maker is not None:
+    if (maker := _MAKERS.get(kind)) is not None:  # `{"w": 1.0}`
         return maker(value, changes)
-    names = {field_name(step): new for step, new in changes.items()}
-    result = None if None in names else _with_fields(value, parts, names)
-    if result is None and parts.opened is not None:
-        result = _with_children(value, parts.opened, changes)
-    if not is_decorated(kind) and registered_names(kind) is not None:
-        open_node(result)  # flattening it validates its statics
-    return result
-
-
-def _with_fields(value: Any, parts: Parts, names: dict[Any, Any]) -> Any:
-    """Return a copy with some fields changed; None if JAX has to rebuild the node instead."""
-    kind: Any = type(value)
-    if issubclass(kind, tuple) and hasattr(kind, "_fields"):
-        return value._replace(**names)
-    takes = _parameters(kind)
-    if takes.keys() >= names.keys():
+    names: dict[Any, Any] = {field_name(step): new for step, new in changes.items()}
+    is_named, takes = None not in names, _parameters(kind)
+    if is_named and issubclass(kind, tuple) and hasattr(kind, "_fields"):  # a `NamedTuple`
+        result = value._replace(**names)
+    elif is_named and takes.keys() >= names.keys():  # `@lw.pytree`, `@flax.struct.dataclass`
         arguments = {
             parameter: names[name] if name in names else getattr(value, name)
             for name, parameter in takes.items()
         }
-        return kind(**arguments)
-    if is_decorated(kind):
-        return instance.exchange(value, names)
-    if parts.opened is not None:
-        return None
-    result = object.__new__(kind)
-    for name, item in {**dict(attributes(value)), **names}.items():
-        object.__setattr__(result, name, item)
+        result = kind(**arguments)
+    elif is_decorated(kind):  # with an `__init__` written by hand
+        return instance.rebuild_with(value, names)
+    elif parts.opened is not None:  # `eqx.Module`, or a class that JAX's registry knows
+        result = _with_children(value, parts.opened, changes)
+    else:  # a frozen dataclass with an `__init__` written by hand, as a static
+        result = instance_with(kind, {**dict(attributes(value)), **names})
+    if not is_decorated(kind) and registered_names(kind) is not None:
+        open_node(result)  # flattening it validates its statics
     return result
 
 
@@ -278,10 +261,7 @@ def _with_children(
 
 
 def _changed_sequence(value: Any, changes: Mapping[str, Any]) -> Any:
-    items = list(value)
-    for step, new in changes.items():
-        items[int(step[1:-1])] = new
-    return type(value)(items)
+    return type(value)([changes.get(f"[{at}]", item) for at, item in enumerate(value)])
 
 
 def _changed_mapping(value: Any, changes: Mapping[str, Any]) -> Any:

@@ -162,20 +162,16 @@ def pack(tree: Any) -> tuple[Record, dict[str, Any]]:
 
 
 def refuse_problems(described: Described, opaque: Iterable[tuple[str, Any]] = ()) -> None:
-    problems = [*described.problems, *((path, _explain_opaque(value)) for path, value in opaque)]
-    if problems:
-        lines = [f"{described.root}{path}: {problem}" for path, problem in problems]
-        raise CheckpointError("\n".join(lines))
-
-
-def _explain_opaque(value: Any) -> str:
-    """Return why a static cannot be compared, and the fix."""
-    return (
-        "it has no description that another process could compare\n"
+    lines = [f"{described.root}{path}: {problem}" for path, problem in described.problems]
+    lines += [
+        f"{described.root}{path}: it has no description that another process could compare\n"
         f"  got: {got(value)}\n"
         "  fix: use a function or class that can be imported by its name, or an object with "
         "fields; or save only the part of the tree without it"
-    )
+        for path, value in opaque
+    ]
+    if lines:
+        raise CheckpointError("\n".join(lines))
 
 
 def _plain(leaf: Any) -> Any:

@@ -9,18 +9,17 @@ from typing import Any
 
 import jax
 
-from leafwise._classes.options import NamedCheck
 from leafwise._objects.text import got, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise.errors import FieldCheckError
 from leafwise.interop._extra import import_extra
 
-chex: Any = import_extra("chex", "chex")  # which has no types
+chex: Any = import_extra("chex", "chex")  # untyped
 
 __all__ = ["ChexCheck", "chex_check"]
 
 
-class ChexCheck(NamedCheck):
+class ChexCheck:
     """One or more assertions that check a field, made by `chex_check`.
 
     It is called with the value, and returns None or raises `leafwise.errors.FieldCheckError`.

@@ -11,12 +11,13 @@ import jax
 
 from leafwise._classes import annotations
 from leafwise._classes.fields import STATIC_ENTRIES, STATIC_METADATA, field, static_field
-from leafwise._classes.foreign import LazyOwner, seal, verify_sealed, verify_sealed_content
+from leafwise._classes.foreign import LazyOwner, key_in, seal
 from leafwise._classes.options import CONVERTER, OPTIONS, Converter, FieldOptions
 from leafwise._classes.registry import follow_checking
 from leafwise._classes.spec import ambiguous_override, contradictions, is_static_metadata
+from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import notify_registered, per_class
-from leafwise._statics.key import KEY, StaticKey, table_of
+from leafwise._statics.key import KEY, StaticKey, table_of, verify, verify_content
 from leafwise.errors import DefinitionError
 from leafwise.interop._extra import import_extra
 
@@ -173,11 +174,8 @@ def _static_fields(cls: Any) -> tuple[dataclasses.Field[Any], ...]:
 
 def _check_flattened(cls: Any, dynamic: list[str]) -> None:
     """Refuse a class that was pickled by value: it got its fields after equinox had read them."""
-    probe = object.__new__(cls)
-    for name in dynamic:
-        object.__setattr__(probe, name, object())
-    found = jax.tree_util.tree_leaves(probe)
-    if len(found) < len(dynamic):
+    probe = instance_with(cls, {name: object() for name in dynamic})
+    if len(jax.tree_util.tree_leaves(probe)) < len(dynamic):
         raise DefinitionError(
             f"{cls.__name__}: equinox does not see its fields ({', '.join(dynamic)}). It looks "
             f"for them when a class statement runs, so a class cannot be pickled by value, as "
@@ -206,15 +204,22 @@ def _class_attributes(cls: Any) -> dict[str, Any]:
 def _set_checked(*, checked: bool) -> None:
     """Check the statics of modules whenever equinox reads a ``__dict__``, as it does to flatten."""
     if checked:
-        setattr(Module, _GET, _check_and_get)
+        _check_when_flattened(Module, verify)
     elif _GET in Module.__dict__:
         delattr(Module, _GET)
 
 
-def _check_and_get(self: Any, name: str) -> Any:
-    if name == "__dict__":
-        verify_sealed(self)
-    return super(Module, self).__getattribute__(name)
+def _check_when_flattened(cls: Any, check: Callable[[StaticKey], None]) -> None:
+    written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
+
+    def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807  # Python's name
+        if name == "__dict__" and (key := key_in(self)) is not None:
+            check(key)
+        if written is not None:
+            return written(self, name)
+        return super(cls, self).__getattribute__(name)
+
+    setattr(cls, _GET, __getattribute__)
 
 
 def _check_content_when_flattened(cls: Any) -> None:
@@ -223,20 +228,9 @@ def _check_content_when_flattened(cls: Any) -> None:
     inherited = [vars(base).get("__dataclass_fields__", {}) for base in cls.__mro__[1:]]
     values = [value for namespace in (*inherited, vars(cls)) for value in namespace.values()]
     fields = [value for value in values if isinstance(value, dataclasses.Field)]
-    if not any(
-        field.metadata.get(OPTIONS, FieldOptions()).compare_by == "content" for field in fields
-    ):
-        return
-    written: Callable[[Any, str], Any] | None = cls.__dict__.get(_GET)
-
-    def __getattribute__(self: Any, name: str) -> Any:  # noqa: N807  # Python's name
-        if name == "__dict__":
-            verify_sealed_content(self)
-        if written is not None:
-            return written(self, name)
-        return super(cls, self).__getattribute__(name)
-
-    setattr(cls, _GET, __getattribute__)
+    options = [field.metadata.get(OPTIONS, FieldOptions()) for field in fields]
+    if any(option.compare_by == "content" for option in options):
+        _check_when_flattened(cls, verify_content)
 
 
 _seal_before_checks(Module)

@@ -22,6 +22,7 @@ from jax import export
 
 from leafwise._classes.registry import field_names
 from leafwise._jax.compat import forget_exported_class
+from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import on_registered
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.source.code import find_by_name, is_redefinition
@@ -189,14 +190,14 @@ def _rebuilt(written: Json, path: str) -> Any:
             items = [_rebuilt(part, f"{path}[{at}]") for at, part in enumerate(parts)]
             if name in _BUILTINS:
                 return _BUILTINS[name](*items)
-            cls = _class_named(name, path)
+            cls = _find_named(name, path)
             if issubclass(cls, np.generic):
                 return np.frombuffer(items[2], _dtype(items[1]))[0]
             if issubclass(cls, enum.Enum):
                 return cls(*items)
         case {"class": str(name), "parts": dict(parts)} if ":" in name:
             found = {step: _rebuilt(part, path + step) for step, part in parts.items()}
-            return _instance(_class_named(name, path), found, written, path)
+            return _instance(_find_named(name, path), found, written, path)
         case _:
             pass
     raise _not_portable(written, path)
@@ -221,14 +222,6 @@ _BUILTINS: Final[dict[str, Callable[..., Any]]] = {
 """Functions that rebuild values of builtin classes from lists of parts, by class name."""
 
 
-def _class_named(name: str, path: str) -> type:
-    """Return the class with a name; the caller decides which classes of a file are called."""
-    cls = _find_named(name, path)
-    if not isinstance(cls, type):
-        raise PortableError(f"{path}: {name} was a class, but is {shorten(cls)} here")
-    return cls
-
-
 def _instance(cls: Any, parts: dict[str, Any], written: Json, path: str) -> Any:
     if cls is FrozenMapping:
         return cls(parts[""])
@@ -245,7 +238,4 @@ def _instance(cls: Any, parts: dict[str, Any], written: Json, path: str) -> Any:
         here = [field.name for field in fields if field.compare or field.name in values]
         if set(here) - set(values):  # any others are what its methods have set
             _check_fields(path, cls, (), list(values), (here, ()))
-    instance = object.__new__(cls)
-    for name, value in values.items():
-        object.__setattr__(instance, name, value)
-    return instance
+    return instance_with(cls, values)

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException, InvalidArgument, UnsatisfiedAssumption
 
 from leafwise._classes.annotations import Unknown, annotations_of, named_by, resolve, signature_of
-from leafwise._classes.registry import registered_names, spec_of
+from leafwise._classes.registry import field_names, spec_of
 from leafwise._classes.spec import is_decorated
+from leafwise._objects.attributes import instance_with
 from leafwise._objects.classes import is_a
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.text import got
-from leafwise._trees.roles import prepared_by
 from leafwise.errors import CannotBuildError, LeafwiseError
 from leafwise.testing._format import format_error
 from leafwise.testing.strategies._arrays import (
@@ -377,7 +377,10 @@ def argument_for(cls: Any, parameter: Parameter, where: FieldContext) -> Strateg
     if is_array and _KEY.search(parameter.name):
         return keys()
     strategy = strategy_for(parameter.kind, where, parameter.default)
-    field = prepared_by(cls, parameter.name)
+    is_own = is_decorated(cls) and not spec_of(cls).has_own_init
+    # Only the field's own converter and validator may determine what is stored.
+    fields = spec_of(cls).fields if is_own and not hasattr(cls, "__post_init__") else ()
+    field = next((field for field in fields if field.name == parameter.name), None)
     if field is None or not field.options.prepares:
         return strategy
     prepare = field.prepare
@@ -405,14 +408,11 @@ _KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
 def is_static(cls: Any, parameter: Parameter) -> bool:
     """Return whether a parameter's field is static: flatten does not make it a leaf."""
     name = parameter.name
-    registered = registered_names(cls)
-    if registered is not None:
-        return name in registered[0]
-    if is_decorated(cls):
-        return name in spec_of(cls).static_names
-    instance = object.__new__(cls)
-    for field in getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters:
-        object.__setattr__(instance, field, object())
+    names = field_names(cls)
+    if names is not None:
+        return name in names[0]
+    fields = getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters
+    instance = instance_with(cls, {field: object() for field in fields})
     leaves = jax.tree_util.tree_leaves(instance)
     return all(leaf is not instance and leaf is not getattr(instance, name) for leaf in leaves)
 

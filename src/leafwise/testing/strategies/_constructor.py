@@ -179,8 +179,7 @@ def _default_of(cls: Any, parameter: inspect.Parameter) -> Callable[[], Any] | N
     definition = getattr(cls, "__dataclass_fields__", {}).get(parameter.name)
     factory = getattr(definition, "default_factory", dataclasses.MISSING)
     if factory is not dataclasses.MISSING and repr(parameter.default) == "<factory>":
-        made: Callable[[], Any] = factory  # the signature has dataclasses' sentinel
-        return made
+        return typing.cast("Callable[[], Any]", factory)  # the signature has a sentinel
     return lambda: parameter.default
 
 

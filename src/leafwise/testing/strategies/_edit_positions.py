@@ -8,20 +8,20 @@ constructor would not make shows nothing about the class.
 import dataclasses
 import enum
 import functools
-from collections.abc import Callable, Container, Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, cast
 
 import jax
 
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.interrupts import or_default
+from leafwise._trees.combine import unflatten_one
 from leafwise._trees.equality import is_distinct
+from leafwise._trees.nodes import open_node
 from leafwise._trees.roles import FieldNames, field_names_of, field_order
-from leafwise._trees.update import copy_with_parts, parts_of
+from leafwise._trees.update import Parts, copy_with_parts, parts_of
 from leafwise.testing.strategies._constructor import Parameter, call, parameter_for
 from leafwise.testing.strategies._leaves import same_leaf
-
-_REGISTRY: Final = jax.tree_util.default_registry
 
 Change = Callable[[Any], Any]
 """Takes a new part, and returns what contains it."""
@@ -120,9 +120,9 @@ def edit_positions(
     arguments: dict[str, Any] | None = None,
 ) -> Iterator[EditPosition]:
     """Yield all positions in a pytree, outer ones first; `arguments` are those it was made from."""
-    level: Any = _REGISTRY.flatten_one_level_with_keys(value)
+    opened = open_node(value)
     cls: Any = type(value)
-    if level is None:
+    if opened is None:
         yield EditPosition(path, Role.LEAF, value, _itself, around, owner, name)
         return
     if cls in _CONTAINERS:
@@ -131,18 +131,17 @@ def edit_positions(
         yield EditPosition(path, Role.STATIC, value, _itself, around, owner, name)
     has_attributes = cls not in (*_CONTAINERS, jax.tree_util.Partial)
     names = field_names_of(value) if has_attributes else FieldNames((), ())
-    structure: Any = jax.tree_util.tree_structure(value, is_leaf=lambda part: part is not value)
-    children = [child for _, child in level[0]]
-    for place, (key, child) in enumerate(level[0]):
+    node, children = opened
+    for place, (step, child) in enumerate(zip(node.steps, children, strict=True)):
 
         def put(new: Any, place: int = place) -> Any:
-            instance = structure.unflatten([*children[:place], new, *children[place + 1 :]])
+            instance = unflatten_one(value, [*children[:place], new, *children[place + 1 :]])
             _check_kept(instance, place, new)
             return around(instance)
 
-        name = _attribute_of(value, names.dynamic, children, place, key)
-        step = f".{name}" if name else jax.tree_util.keystr((key,))
-        yield from edit_positions(child, f"{path}{step}".lstrip("."), put, value, name)
+        name = _attribute_of(value, names.dynamic, children, place, step)
+        where = f"{path}{f'.{name}' if name else step}".lstrip(".")
+        yield from edit_positions(child, where, put, value, name)
     arguments = (_arguments_of(value, names.static) or arguments or {}) if names.static else {}
     for name in names.static:
         parameter = parameter_for(cls, name) if arguments else None
@@ -154,20 +153,18 @@ def edit_positions(
 
 def _check_kept(made: Any, place: int, new: Any) -> None:
     """Raise if a class converted a child that it was given, as a constructor may."""
-    level: Any = _REGISTRY.flatten_one_level(made)
-    structures: list[Any] = [jax.tree_util.tree_structure(each) for each in (level[0][place], new)]
-    if level[0][place] is not new and structures[0] != structures[1]:
+    opened = open_node(made)
+    kept = opened and opened[1][place]
+    structures: list[Any] = [jax.tree_util.tree_structure(tree) for tree in (kept, new)]
+    if kept is not new and structures[0] != structures[1]:
         raise ValueError
 
 
 def _attribute_of(
-    value: Any, names: tuple[str, ...], children: list[Any], place: int, key: Any
+    value: Any, names: tuple[str, ...], children: Sequence[Any], place: int, step: str
 ) -> str:
     """Return the attribute that has a child as its value, or an empty text."""
-    fields = getattr(value, "_fields", None)
-    if isinstance(value, tuple) and fields is not None:
-        return str(fields[place])  # before 0.11 JAX names all children after the first
-    for name in (getattr(key, "name", ""), *names[place : place + 1], *names):
+    for name in (step.removeprefix("."), *names[place : place + 1], *names):
         if name in names and getattr(value, name, None) is children[place]:
             return str(name)
     return names[place] if len(names) == len(children) else ""  # flatten converted it
@@ -200,29 +197,19 @@ def _static_positions(
 ) -> Iterator[EditPosition]:
     """Yield the position of a static, and those inside it."""
     yield EditPosition(path, Role.STATIC, value, make, around, *owner_and_name)
-    for step, part, change in _parts(value):
+    is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    is_container = isinstance(value, tuple | dict | FrozenMapping | functools.partial)
+    parts = parts_of(value) if is_record or is_container else None
+    for step, part in zip(parts.steps, parts.values, strict=True) if parts else ():
 
-        def make_part(new: Any, change: Change = change) -> Any:
-            return None if make is None else make(change(new))
+        def replace(new: Any, step: str = step) -> Any:
+            if is_record:
+                return dataclasses.replace(cast("Any", value), **{step.removeprefix("."): new})
+            return copy_with_parts(value, cast("Parts", parts), {step: new})
 
-        yield from _static_positions(part, path + step, make and make_part, around)
+        make_part = None if make is None else _chained(replace, make)
+        yield from _static_positions(part, path + step, make_part, around)
 
 
-def _parts(value: Any) -> Iterator[tuple[str, Any, Change]]:
-    """Yield the parts of a static: the step to each, the part, and a function to replace it."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = [field.name for field in dataclasses.fields(value) if hasattr(value, field.name)]
-        for name in names:
-
-            def replace(new: Any, name: str = name) -> Any:
-                return dataclasses.replace(value, **{name: new})
-
-            yield f".{name}", getattr(value, name), replace
-    elif isinstance(value, tuple | dict | FrozenMapping | functools.partial):
-        parts: Any = parts_of(value)
-        for place, step in enumerate(parts.steps if parts else ()):
-
-            def copy(new: Any, step: str = step) -> Any:
-                return copy_with_parts(value, parts, {step: new})
-
-            yield step, parts.values[place], copy
+def _chained(first: Change, then: Change) -> Change:
+    return lambda new: then(first(new))

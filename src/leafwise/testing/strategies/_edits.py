@@ -144,7 +144,8 @@ class TupleSubclass(tuple[Any, ...]):
 
 def twins(value: Any) -> Iterator[Any]:
     """Yield values that equal `value` (``==``) but have another type."""
-    for convert in _conversions(value):
+    conversions = (row for cls, row in _CONVERSIONS.items() if isinstance(value, cls))
+    for convert in next(conversions, ()):
         try:
             twin = convert(value)
         except (OverflowError, ValueError):  # the type cannot represent it
@@ -153,18 +154,15 @@ def twins(value: Any) -> Iterator[Any]:
             yield twin
 
 
-def _conversions(value: Any) -> list[Callable[[Any], Any]]:
-    if isinstance(value, enum.Enum):
-        return [lambda member: member.value] if isinstance(value, int | str) else []
-    if isinstance(value, bool):
-        return [int]
-    if isinstance(value, int):
-        return [float, np.int64]
-    if isinstance(value, float):
-        return [int, np.float64, float]
-    if type(value) is str:
-        return [StrSubclass]
-    return [TupleSubclass] if type(value) is tuple else []
+_CONVERSIONS: Final[dict[type, tuple[Callable[[Any], Any], ...]]] = {
+    enum.Enum: (lambda member: member.value,),
+    bool: (int,),
+    int: (float, np.int64),
+    float: (int, np.float64, float),
+    str: (StrSubclass,),
+    tuple: (TupleSubclass,),
+}
+"""Functions to values that may be equal, by class; the first class that matches counts."""
 
 
 def _other_statics(value: Any) -> Strategy | None:

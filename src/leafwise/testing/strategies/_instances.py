@@ -13,7 +13,6 @@ from leafwise.testing.strategies._annotations import InstancePlan, strategy_for
 from leafwise.testing.strategies._arrays import Strategy
 from leafwise.testing.strategies._constructor import (
     FieldContext,
-    is_abstract,
     is_user_registered,
     parameters_of,
     takes_more,
@@ -99,10 +98,6 @@ _ACTIVE: Final[contextvars.ContextVar[tuple[object, ...]]] = contextvars.Context
 
 def _check(cls: Any, overrides: dict[str, Any]) -> None:
     """Refuse overrides that do not name an argument, or are not strategies."""
-    if overrides and is_abstract(cls):
-        raise TypeError(
-            f"instances({cls.__name__}, ...): an abstract class has no fields to override"
-        )
     for name, strategy in overrides.items():
         known = [parameter.name for parameter in parameters_of(cls)]
         start = f"instances({cls.__name__}, {name}=...)"
