@@ -48,6 +48,7 @@ SPELLINGS: dict[str, str] = {
     "n: Any = lw.field(default=None, static=True)": "n: Any = lw.static_field(default=None)",
     "x: int = lw.Static(3)": "x: lw.Static[int] = 3",
     "x: 'lw.Static(int)' = 3": "x: lw.Static[int] = 3",
+    "depth = lw.static_field(default=3)": "depth: int = lw.static_field(default=3)",
 }
 
 

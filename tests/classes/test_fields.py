@@ -165,3 +165,5 @@ def test_must_be_callable() -> None:
         lw.field(converter=3)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="validator= takes a function of one value, got 'x'"):
         lw.static_field(validator="x")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match=r"fix: wrap what takes more: validator=lambda"):
+        lw.field(validator=lambda instance, attribute, value: value > 0)  # as attrs calls it

@@ -1,6 +1,7 @@
 """How a field is declared: `field`, `static_field` and the annotation `Static`."""
 
 import dataclasses
+import inspect
 from collections.abc import Callable, Mapping
 from typing import (
     TYPE_CHECKING,
@@ -136,8 +137,11 @@ def _declare(
 ) -> Any:
     for name in ("converter", "validator"):
         value = getattr(options, name)
-        if value is not None and not callable(value):
-            raise TypeError(f"{name}= takes a function of one value, got {value!r}")
+        if value is not None and not _takes_one(value):
+            raise TypeError(
+                f"{name}= takes a function of one value, got {value!r}\n"
+                f"  fix: wrap what takes more: {name}=lambda value: ..."
+            )
     entries = {**({} if metadata is None else metadata), OPTIONS: options}
     made: Any = dataclasses.field(metadata=entries, **arguments)
     static = bool(entries.get("static"))
@@ -145,6 +149,17 @@ def _declare(
         entries.setdefault(CONVERTER, Converter(made, options, static=static))
         made.__class__ = DeclaredField  # `dataclasses.field` cannot make a subclass
     return made
+
+
+def _takes_one(function: Any) -> bool:
+    """Return whether a function can be called with one value; a validator of attrs takes three."""
+    try:
+        inspect.signature(function).bind(None)
+    except (ValueError, NameError):  # a builtin; an annotation that comes later
+        return callable(function)
+    except TypeError:
+        return False
+    return True
 
 
 # A default has the field's type, unless a converter turns it into that.

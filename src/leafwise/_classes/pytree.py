@@ -1,6 +1,7 @@
 """The decorator `pytree`, and `register` for classes that you do not own."""
 
 import abc
+import builtins
 import dataclasses
 import inspect
 import types
@@ -222,8 +223,22 @@ def _point_to(value: Any, old: type, new: type) -> None:
             function = getattr(function, "__wrapped__", None)  # noqa: PLW2901  # decorated
 
 
+def _refuse_bare_fields(cls: type, own: Mapping[str, Any]) -> None:
+    """Raise, with the fix, if a field is declared without an annotation."""
+    for name, value in own.items():
+        if isinstance(value, dataclasses.Field) and name not in annotations_of(cls):
+            field: dataclasses.Field[Any] = value
+            kind = type(field.default).__name__
+            kind = kind if kind in vars(builtins) else "Any"
+            raise DefinitionError(
+                f"{cls.__name__}.{name}: a field needs an annotation\n"
+                f"  fix: write its type after the name: `{name}: {kind}`"
+            )
+
+
 def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, just for the fields and the ordering methods."""
+    _refuse_bare_fields(cls, own)
     for name in annotations_of(cls):
         inherited = _static_of_base(cls, name)
         if name not in own and inherited is not None:
