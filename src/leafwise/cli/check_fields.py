@@ -1,11 +1,11 @@
 """Changing each field alone: the edits that are made, and a row for each."""
 
-import enum
 import itertools
 import math
 import time
 import typing
 from collections.abc import Collection, Iterator
+from enum import Enum
 from typing import Any, Final
 
 import jax
@@ -16,7 +16,8 @@ from leafwise._compare.changes import is_function
 from leafwise._findings.reasons import Outcome
 from leafwise._findings.words import without_addresses
 from leafwise._jit.jax_errors import as_static
-from leafwise._objects.attributes import has_mutable_state
+from leafwise._objects.attributes import compares_by_identity, never_changes
+from leafwise._objects.classes import is_a
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
 from leafwise._objects.source.code import is_installed_module
@@ -64,7 +65,7 @@ class Example:
 
     def __init__(self, cls: Any) -> None:
         self.cls = cls
-        if is_user_registered(cls) or issubclass(cls, enum.Enum):
+        if is_user_registered(cls) or issubclass(cls, Enum):
             strategies = [st.from_type(cls).map(lambda instance: (None, instance))]
         elif is_abstract(cls):
             raise CannotBuildError(
@@ -140,8 +141,10 @@ def untraceable(example: Example) -> str:
 
 def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
     """Return the fix for a leaf that no jitted function accepts."""
-    cls = type(leaf)
-    if has_mutable_state(leaf):
+    cls: Any = type(leaf)
+    is_open = compares_by_identity(cls) or (cls.__hash__ is None and hasattr(leaf, "__dict__"))
+    is_open &= not (callable(leaf) or never_changes(cls) or is_a(leaf, Enum | dict | list | set))
+    if is_open and cls.__module__ != "builtins":
         is_own = not is_installed_module(cls.__module__)
         end = f"or make {cls.__name__} an `@lw.pytree`" if is_own else "as its library does"
         return f"it is a mutable object: take its value out before the call, {end}"
