@@ -45,8 +45,6 @@ _NAN_BITS: Final = struct.pack("d", math.nan)
 
 
 class DescribeOptions(NamedTuple):
-    """How to describe a static value."""
-
     digest: int = 0  # the hash of the key it belongs to, shown where the text is truncated
     home: str | None = None  # the module whose classes are shown without one; None for all
     short: bool = False  # whether texts of distinct values may be equal: no digests, no addresses
@@ -133,7 +131,6 @@ def _scalar(value: Any, options: DescribeOptions) -> str:
 
 
 def _dtype(value: "np.dtype[Any]", options: DescribeOptions) -> str:
-    """Return the repr, with a mark if it hides metadata of the dtype or its fields."""
     has_parts = any(part is not None for _, part in kind_of(value).parts(value))
     return _cut(value, options) + options.mark * has_parts
 

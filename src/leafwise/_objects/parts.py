@@ -85,7 +85,6 @@ class Kind:
         return (*content, *names), [*found, *[(f".{name}", item) for name, item in own]]
 
     def parts(self, value: Any) -> list[Part]:
-        """Return the parts of a value, each with the step to it."""
         return self.read(value)[1]
 
 
@@ -413,7 +412,6 @@ _BY_IDENTITY: Final = Kind("identity", _itself)
 
 
 def _find(cls: Any) -> Kind:
-    """Return the kind of a class that is not in the table."""
     if issubclass(cls, type | types.ModuleType | Enum | Tracer):
         return _BY_IDENTITY
     if issubclass(cls, jax.Array):

@@ -268,7 +268,6 @@ def differences(
 
 
 def _read(fold: AccountFold, value: Any, path: Path) -> Sequence[Part]:
-    """Add the token of a value, and return its parts."""
     # One object in two places is not the same as two equal ones: code may test `a is b`.
     scope, table = fold.scope, kind_of(value)
     is_numbered = table.name not in _SINGLE or fold.is_numbered(value)
@@ -523,7 +522,6 @@ def _functions_in(value: Any) -> list[Part]:
 
 
 def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
-    """Return the attributes of an object that are compared, by name."""
     kind, is_node = type(value), _is_node(type(value))
     if table.name == "record" and not is_node:
         return table.parts(value)

@@ -185,7 +185,6 @@ def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -
 
 
 def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read a value of a type that is not in the table."""
     cls, kind = type(value), kind_of(value).name
     is_static = fold.position is Position.STATIC
     is_open = not is_static and cls.__hash__ is None

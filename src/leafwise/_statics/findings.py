@@ -83,7 +83,6 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
 
 
 def _bad_item(path: str, value: Any) -> StaticFinding | None:
-    """Return the finding for the first item of a mapping that cannot be static, or None."""
     for key, item in value.items() if is_a(value, Mapping) else ():
         where = f"{path}[{key!r}]"
         finding = refused(where, item) or bad_hash(where, item)
@@ -185,7 +184,6 @@ def array(path: str, value: Any) -> StaticFinding:
 
 
 def _array_leaf(path: str, value: Any) -> StaticFinding | None:
-    """Return the finding for a pytree of another library that holds an array."""
     for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
         if leaf is not value and is_array(leaf):
             where = path + jax.tree_util.keystr(key_path)
@@ -215,7 +213,6 @@ def _frozen_code(kind: Any) -> str:
 
 
 def _hashless(path: str, value: Any) -> StaticFinding:
-    """Return the finding for a type whose ``__hash__`` is None."""
     owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
     immutable = is_a(value, str | bytes | tuple | frozenset)
@@ -231,7 +228,6 @@ _CONVERT: Final = StaticFix("let the field convert it", of_field=True, option="f
 
 
 def _freezable(path: str, value: Any, reason: str) -> StaticFinding:
-    """Return the finding for a value that may have an immutable equivalent."""
     try:
         frozen = freeze(value)
     except (TypeError, ValueError, RecursionError):  # it has no immutable equivalent
@@ -249,7 +245,6 @@ def _unhashable(path: str, value: Any, reason: str, *fixes: StaticFix) -> Static
 
 
 def uncomparable(path: str, value: Any, reason: str) -> StaticFinding:
-    """Return the finding for a value that cannot be compared by content."""
     keep = StaticFix("build it once and keep it, compared by identity", of_field=True, option="")
     leave_out = StaticFix("do not close over it in the function")
     reason = f"it cannot be compared by content: {reason}"

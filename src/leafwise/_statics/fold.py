@@ -109,7 +109,6 @@ class Fold:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """The canonical form: all tokens, valid if there are no findings."""
         return tuple(self.tokens)
 
     @property
@@ -235,7 +234,6 @@ class Fold:
             self._attributes, self._named = deferred
 
     def in_any_order(self, members: int) -> None:
-        """Ignore the order of the first `members` of the parts that are returned."""
         self._members = members
 
     def at_end(self, run: Callable[[], object]) -> None:

@@ -210,7 +210,6 @@ def _read_tuple(fold: Fold, value: tuple[Any, ...], path: str) -> Sequence[Part]
 
 
 def read_parts(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Add the type and content of a value, and return its parts."""
     kind = kind_of(value)
     content, parts = kind.read(value)
     fold.push(path, id(type(value)), content)

@@ -24,11 +24,9 @@ class Guards:
         self._in_cells += map(contents, cells)
 
     def add(self, read: Callable[[Any], Any], target: Any) -> None:
-        """Guard the sequence that `read` returns for an object."""
         self._others.append((read, target, read(target)))
 
     def unchanged(self) -> bool:
-        """Return whether all parts are the same objects."""
         try:
             return all(map(operator.is_, map(_CONTENTS, self._cells), self._in_cells)) and all(
                 _same(read(target), was) for read, target, was in self._others

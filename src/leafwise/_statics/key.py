@@ -323,7 +323,6 @@ class KeyTable:
     def set_owner(
         self, owner: StaticOwner, find_owner: Callable[[type], StaticOwner] | None = None
     ) -> None:
-        """Set the owner, when the class is registered."""
         # `find_owner` finds it where the table is loaded before the class is registered, as when
         # cloudpickle sends a class by value with the table in its constructor's globals. It
         # travels with the table, so it is pickled by name.

@@ -71,7 +71,6 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def class_name(cls: type) -> str:
-    """Return the ``module:qualname`` of a class, by which another process finds it."""
     # Their subclasses have other names in other versions.
     cls = next((base for base in (jax.Array, np.dtype) if issubclass(cls, base)), cls)
     name = name_of(cls) or f"{cls.__module__}:{cls.__qualname__.removesuffix(f' ({REDEFINED})')}"
@@ -149,7 +148,6 @@ class PortableReader:
         return [self._read(value, path + step) for step, value in parts]
 
     def _by_step(self, name: str, parts: Sequence[Part], path: str) -> Json:
-        """Return the JSON of a class and its parts, without missing ones."""
         parts = [part for part in parts if part[1] is not MISSING]
         found, steps = self._read_all(parts, path), [step for step, _ in parts]
         is_distinct = len(set(steps)) == len(steps) and steps != [""]
@@ -196,7 +194,6 @@ class PortableReader:
         return {"class": name, "parts": {"": items, **rest["parts"]}}
 
     def method(self, value: Any, path: str) -> Json:
-        """Return the JSON of a bound method: its receiver and its name."""
         name = getattr(value, "__name__", "")
         if getattr(value.__self__, name, None) != value:
             return self._opaque(value, path)

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import time
 import typing
 from collections.abc import Collection, Iterator
@@ -85,7 +86,6 @@ class Example:
 
     @cached_property
     def probe(self) -> SubjectProbe:
-        """Jitted functions that were called with the instance."""
         return SubjectProbe(for_jit(self.base))
 
 
@@ -140,7 +140,6 @@ def untraceable(example: Example) -> str:
 
 
 def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
-    """Return the fix for a leaf that no jitted function accepts."""
     cls: Any = type(leaf)
     is_open = compares_by_identity(cls) or (cls.__hash__ is None and hasattr(leaf, "__dict__"))
     is_open &= not (callable(leaf) or never_changes(cls) or is_a(leaf, Enum | dict | list | set))
@@ -186,21 +185,17 @@ def for_jit(tree: Any) -> Any:
     def is_module(node: Any) -> bool:
         return library_of(type(node)) == "equinox"
 
-    def numeric_or_none(leaf: Any) -> Any:
-        return leaf if is_numeric(leaf) else None
+    def numbers_in(node: Any) -> Any:
+        is_whole = not is_module(node)
+        return jax.tree.map(lambda leaf: leaf if is_whole or is_numeric(leaf) else None, node)
 
-    def without_the_rest(node: Any) -> Any:
-        return jax.tree.map(numeric_or_none, node) if is_module(node) else node
-
-    if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
-        return tree
-    return jax.tree.map(without_the_rest, tree, is_leaf=is_module)
+    has_modules = any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module)))
+    return jax.tree.map(numbers_in, tree, is_leaf=is_module) if has_modules else tree
 
 
 def _label(kind: EditKind) -> str:
-    if kind is EditKind.CONTAINER:
-        return "structure"
-    return str(kind).removeprefix("leaf ").removeprefix("static ")
+    is_structure = kind is EditKind.CONTAINER
+    return "structure" if is_structure else re.sub("^(leaf|static) ", "", kind)
 
 
 def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
@@ -214,10 +209,9 @@ def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
     verdict, note = _judge(edit, seen, kind, static=static)
     if verdict is CheckVerdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
         verdict = CheckVerdict.VIOLATION if is_own(example.cls) else CheckVerdict.WARNING
-    traces, compiles = seen.counts.traces, seen.counts.compiles
-    return FieldChange(
-        edit.path, static, kind, edit.change, str(seen.expected), traces, compiles, verdict, note
-    )
+    counts = seen.counts.traces, seen.counts.compiles
+    changed = edit.path, static, kind, edit.change, str(seen.expected)
+    return FieldChange(*changed, *counts, verdict, note)
 
 
 def _judge(
@@ -250,8 +244,7 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     """Yield the edits of a static to another value, and to an equal value of another type."""
     position = next((position for position in example.positions if position.path == name), None)
     if position is None or position.make is None:
-        is_new = position is None
-        why = "computed, not in the treedef" if is_new else "not a parameter of the constructor"
+        why = "not a parameter of the constructor" if position else "computed, not in the treedef"
         yield "value", _NOT_CHANGED if parameter_for(example.cls, name) else why
         return
 
@@ -263,18 +256,17 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
             distinct = bool(before != jax.tree_util.tree_structure(edit.edited))
         return distinct and jax_equal(edit.before, edit.after) is not True
 
-    value, twin = EditKind.STATIC_VALUE, EditKind.STATIC_TYPE
-    options = options_of([position], [value])
+    kind, options = EditKind.STATIC_VALUE, options_of([position], [EditKind.STATIC_VALUE])
     try:
-        annotated = by_annotation(position)
-        if annotated is not None:
-            options = {value: [(position, annotated)]}
+        if (annotated := by_annotation(position)) is not None:
+            options = {kind: [(position, annotated)]}
         yield find(edits_of(options), is_other)
     except CannotBuildError as error:
         yield "value", without_addresses(str(error)).splitlines()[0]
     except LookupError:
         yield "value", "no other value was found"
-    edits = (make_edit(twin, position, other) for other in twins(position.value))
+    kind = EditKind.STATIC_TYPE
+    edits = (make_edit(kind, position, other) for other in twins(position.value))
     yield from itertools.islice(filter(None, edits), 1)
 
 

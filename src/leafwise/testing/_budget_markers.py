@@ -17,8 +17,6 @@ Most = int | None
 
 
 class Limit(NamedTuple):
-    """What one marker allows."""
-
     nodeid: str
     allowed: dict[str, Most]
     of: Of
@@ -138,7 +136,6 @@ _MOST = 50
 
 
 def text_of(log: Log) -> str:
-    """Return the text of a log for a test's report."""
     text = [str(log).split("\n")[0]]
     text += ["  " + str(event).replace("\n", "\n  ") for event in log.events[:_MOST]]
     if len(log) > _MOST:

@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import functools
 from collections.abc import Callable, Iterable
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import hypothesis
 import jax
@@ -146,23 +146,20 @@ def check_recompilation(
     __tracebackhide__ = True
     strategy = strategy_of(cls_or_strategy, "check_recompilation")
     if fun is not None and not callable(fun):
-        raise TypeError(
-            f"check_recompilation(fun=...) takes a function of one instance, got {got(fun)}"
-        )
+        wanted = "check_recompilation(fun=...) takes a function of one instance"
+        raise TypeError(f"{wanted}, got {got(fun)}")
     claims: Claims = dict.fromkeys(paths_of("retrace_on", retrace_on), Outcome.RETRACE)
     for path in paths_of("reuse_on", reuse_on):
         if path in claims:
-            raise ValueError(
-                f"check_recompilation: {path!r} is claimed both to retrace and to reuse"
-            )
+            both = f"{path!r} is claimed both to retrace and to reuse"
+            raise ValueError(f"check_recompilation: {both}")
         claims[path] = Outcome.REUSE
     check_claims(strategy, Subject(fun), claims, settings=settings, seed=seed)
 
 
 def paths_of(option: str, paths: str | Iterable[str]) -> tuple[str, ...]:
-    given: Any = paths
-    is_one = isinstance(given, str) or not isinstance(given, Iterable)
-    several: list[Any] = [given] if is_one else list(given)
+    is_one = isinstance(paths, str) or not isinstance(cast("Any", paths), Iterable)
+    several: list[Any] = [paths] if is_one else list(paths)
     for path in several:
         if not isinstance(path, str) or not path:
             raise TypeError(f'{option} takes paths such as "config.depth", got {got(path)}')

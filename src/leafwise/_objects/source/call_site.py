@@ -221,7 +221,6 @@ def stop_counting() -> None:
 
 
 def _take_tool() -> bool:
-    """Claim a tool id, once; return whether one was free."""
     global _tool  # noqa: PLW0603  # one per process
     if _tool is None and _MONITORING is not None:
         _tool = next((each for each in _TOOLS if _MONITORING.get_tool(each) is None), -1)

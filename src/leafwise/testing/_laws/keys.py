@@ -31,7 +31,7 @@ def treedef_equality(case: Case) -> None:
     """Compare the treedef with those of an equal, of edited and of other instances."""
     x, other = case.instance, case.draw(case.others)
     whole = case.structure(x)
-    edited = [(edit.path, edit.edited) for edit in case.edits.drawn]
+    edited = [(edit.path, edit.edited) for _, edit in case.edits.drawn]
     # Also the root nodes: JAX skips statics if the children differ in structure.
     path = _static_that_raises(case, lambda name: bool(getattr(x, name) == getattr(other, name)))
     treedefs = [(path, case.node(x), case.node(other))]
@@ -170,10 +170,10 @@ def aux_data_hash(case: Case) -> None:
         what = short_repr(getattr(x, path) if path else mine)
         what += f" ({type(getattr(x, path)).__name__})" if path else ""
         case.fail(path, f"{what}, {UNHASHABLE} {problem}", "aux_data with a hash")
-    edits = [edit for edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
+    edits = [edit for _, edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
     # Not inside a part of the same class, whose statics are in other aux_data.
-    own = [edit for edit in edits if edit.path in case.names.static]
-    edits = [edit for edit in own if edit.path == own[0].path]
+    edits = [edit for edit in edits if edit.path in case.names.static]
+    edits = [edit for edit in edits if edit.path == edits[0].path]
     edited = [(edit.path, edit.edited) for edit in edits]
     hashes = {first}
     for path, other in (("", x), *_fresh_instances(case), *edited):

@@ -53,17 +53,16 @@ def copies(case: Case) -> None:
 
 def _compare(case: Case, how: str, do: Function, do_part: Function) -> Any | None:
     """Return a copy, compared with the instance; None if the parts cannot be copied."""
-    x = case.instance
     try:
-        result = do(x)
+        result = do(case.instance)
     except Exception:  # noqa: BLE001  # user code
-        if not _parts_allow(x, do_part):
+        if not _parts_allow(case.instance, do_part):
             return None
-        result = case.attempt(how, do, x)
+        result = case.attempt(how, do, case.instance)
     _check_copy(case, result, f"after {how}", do_part)
-    before, after = (case.flatten(tree)[0] for tree in (x, result))
-    if len(after) != len(before):
-        case.fail("", f"{len(after)} leaves after {how}", f"{len(before)} leaves")
+    before, after = (len(case.flatten(tree)[0]) for tree in (case.instance, result))
+    if after != before:
+        case.fail("", f"{after} leaves after {how}", f"{before} leaves")
     return result
 
 
@@ -183,29 +182,19 @@ def _jit(function: Function, x: Any) -> Any:
     return x  # `eval_shape` already checks the result
 
 
-def _checkpoint(function: Function, x: Any) -> Any:
-    return jax.checkpoint(function)(x)
-
-
 def _vmap(function: Function, x: Any) -> Any:
     mapped = jax.vmap(function)(jax.tree.map(_twice, x))
     return jax.tree.map(_first, mapped)
 
 
 def _grad(function: Function, x: Any) -> Any:
-    def total(tree: Any) -> Any:
-        return _sum_of_floats(function(tree))
-
-    gradient: Any = jax.grad(total, allow_int=True)
+    gradient: Any = jax.grad(lambda tree: _sum_of_floats(function(tree)), allow_int=True)
     return jax.eval_shape(gradient, x)
 
 
 def _scan(function: Function, x: Any) -> Any:
-    def step(carry: Any, _: None) -> tuple[Any, None]:
-        return function(carry), None
-
     def run(x: Any) -> Any:
-        return jax.lax.scan(step, x, None, length=2)[0]
+        return jax.lax.scan(lambda carry, _: (function(carry), None), x, None, length=2)[0]
 
     return jax.eval_shape(run, jax.tree.map(_as_array, x))
 
@@ -216,7 +205,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.checkpoint": (_checkpoint, True),
+    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
 }
 """How each is called, mostly just traced, and whether it returns the leaves it was given."""
 
