@@ -11,7 +11,6 @@ traceback or a debugger shows it; `leafwise.debug.source_of` prints it.
 import dataclasses
 import functools
 import itertools
-import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from leafwise._classes.spec import ClassSpec, FieldSpec, declaration, is_static_
 from leafwise._objects.attributes import in_class
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
+from leafwise._objects.source.call_site import add_source
 from leafwise._statics.key import KEY, key_of
 from leafwise.errors import DefinitionError, LeafwiseError
 
@@ -53,7 +53,7 @@ FACTORY: Final = _Factory()
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    add_source(filename, source)
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
     _SOURCES.setdefault(cls, list).append(source)
 

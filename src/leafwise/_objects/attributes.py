@@ -298,10 +298,10 @@ def is_installed(function: Any) -> bool:
 
 def is_of_package(value: Any) -> bool:
     """Return whether a function or class can be imported from an installed package."""
-    if is_a(value, type):
-        return is_installed_module(module_of(value))
-    is_known = is_installed_module(module_of(type(value)))
-    return is_known and is_installed_module(names_of(value)[0]) and is_importable(value)
+    is_class = is_a(value, type)
+    if not is_installed_module(module_of(value if is_class else type(value))):
+        return False
+    return is_class or (is_installed_module(names_of(value)[0]) and is_importable(value))
 
 
 def is_data(value: Any) -> bool:
@@ -359,15 +359,14 @@ def record_fields(kind: Any) -> tuple[str, ...] | None:
 
 def _dataclass_fields(kind: Any, params: Any) -> tuple[str, ...] | None:
     """Return the fields of ``@dataclass(frozen=True)``, or of a module of equinox or flax.linen."""
-    fields, is_guarded = dataclasses.fields(kind), kind.__setattr__ is not object.__setattr__
-    if params.frozen and has_generated_eq(kind):  # `@dataclass(frozen=True)`
-        return tuple(field.name for field in fields)
-    if params.unsafe_hash and has_generated_eq(kind):  # `class Net(nn.Module)` of flax.linen
-        return tuple(field.name for field in fields if field.compare)
-    # `class Net(eqx.Module)`, which guards its attributes itself
-    if not has_generated_eq(kind) and (params.frozen or is_guarded) and is_tree_node(kind):
-        return tuple(field.name for field in fields)
-    return None
+    fields = dataclasses.fields(kind)
+    if not has_generated_eq(kind):  # `class Net(eqx.Module)`, which guards its attributes itself
+        is_record = never_changes(kind) and is_tree_node(kind)
+    elif params.frozen:  # `@dataclass(frozen=True)`
+        is_record = True
+    else:  # `class Net(nn.Module)` of flax.linen
+        fields, is_record = tuple(field for field in fields if field.compare), params.unsafe_hash
+    return tuple(field.name for field in fields) if is_record else None
 
 
 def _msgspec_fields(kind: Any, config: Any) -> tuple[str, ...] | None:
@@ -386,13 +385,10 @@ def _pydantic_fields(kind: Any, fields: Any) -> tuple[str, ...] | None:
 
 def _attrs_fields(kind: Any, attributes: Any) -> tuple[str, ...] | None:
     """Return the fields of ``@attrs.frozen``, or those compared by ``@attrs.define(hash=True)``."""
-    if not _of_code(kind.__eq__).startswith(_ATTRS):
-        return None
-    if is_frozen(kind):
-        return tuple(attribute.name for attribute in attributes)
-    if _of_code(kind.__hash__).startswith(_ATTRS):
-        return tuple(attribute.name for attribute in attributes if attribute.eq)
-    return None
+    is_closed = is_frozen(kind)
+    names = tuple(attribute.name for attribute in attributes if is_closed or attribute.eq)
+    is_hashed = is_closed or _of_code(kind.__hash__).startswith(_ATTRS)
+    return names if is_hashed and _of_code(kind.__eq__).startswith(_ATTRS) else None
 
 
 _RECORDS: Final[Mapping[str, Callable[[Any, Any], tuple[str, ...] | None]]] = {

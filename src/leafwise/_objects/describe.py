@@ -162,10 +162,6 @@ def _float(value: float, options: DescribeOptions) -> str:
     return repr(value)
 
 
-def _class(value: type, options: DescribeOptions) -> str:
-    return _named(value, f"{module_of(value)}.{value.__qualname__}", options)
-
-
 def _function(value: Any, options: DescribeOptions) -> str:
     if not is_a(value, types.FunctionType) and kind_of(value).values(value):  # [].append
         return f"{describe(value.__self__, options)}.{value.__name__}"
@@ -226,7 +222,7 @@ def _named_part(step: str, part: Any, options: DescribeOptions) -> str:
 
 
 _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str]], ...]] = (
-    (type, _class),
+    (type, lambda cls, options: _named(cls, f"{module_of(cls)}.{cls.__qualname__}", options)),
     (Enum, lambda value, options: f"{_class_name(type(value), options)}.{value.name}"),
     (np.dtype, _dtype),
     (np.generic, _scalar),  # before the builtins that some scalars derive from

@@ -4,7 +4,6 @@ import ast
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, TextIO
 
 from rich.console import Console
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from leafwise._findings.words import annotation, count
+from leafwise._objects.source.call_site import tree_of
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 
 _STYLES: Final = dict.fromkeys(CheckVerdict, "bold red") | {
@@ -297,8 +297,8 @@ def _findings(result: ClassResult) -> Iterator[tuple[CheckVerdict, str, str, str
 def _field_line(result: ClassResult, path: str) -> int:
     """Return the line that declares a field, or the line of the class if none does."""
     name = re.sub(r"^[^.]*\.(\w+).*", r"\1", path)
-    with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
-        for node in ast.walk(ast.parse(Path(result.file).read_text(encoding="utf-8"))):
+    with contextlib.suppress(SyntaxError):
+        for node in ast.walk(tree_of(result.file)):
             first = min((tag.lineno for tag in getattr(node, "decorator_list", ())), default=0)
             if isinstance(node, ast.ClassDef) and result.line in (first, node.lineno):
                 for statement in node.body:

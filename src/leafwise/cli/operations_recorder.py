@@ -8,7 +8,6 @@ import ast
 import contextlib
 import dataclasses
 import functools
-import linecache
 import threading
 import time
 import traceback
@@ -29,7 +28,7 @@ from leafwise._jax.compiles import (
 from leafwise._jax.events import EventKind
 from leafwise._jax.operations import Operations, read_operations
 from leafwise._jit.recorder import Event
-from leafwise._objects.source.call_site import Site
+from leafwise._objects.source.call_site import Site, tree_of
 from leafwise._programs.first_compile import LARGE_BYTES, describe_operations
 from leafwise.errors import message_of
 
@@ -117,7 +116,7 @@ def _site_of(large: Sequence[Capture]) -> SiteRecord | None:
     if not large:
         return None
     where, name = large[0].where, large[0].name.partition(".")[0]
-    tree = ast.parse("".join(linecache.getlines(where.file)))
-    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
+    nodes = ast.walk(tree_of(where.file))
+    names = (node for node in nodes if isinstance(node, ast.Name) and node.id == name)
     lines = [node.lineno for node in names if isinstance(node.ctx, ast.Store)]
     return SiteRecord.of(Site(where.file, lines[0] if len(lines) == 1 else where.line, ""))

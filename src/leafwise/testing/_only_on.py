@@ -71,16 +71,16 @@ class OnlyOn(Generic[P, R]):
     def _judge(self, explanations: list[Explanation]) -> None:
         """Raise `RetraceError` unless some earlier call differs from this one only at the paths."""
         again = (Outcome.RETRACE, Outcome.RECOMPILE)
-        every: list[tuple[list[Reason], Explanation]] = []
-        for explanation in explanations:
+
+        def blamed(explanation: Explanation) -> list[Reason]:
             costly = [reason for reason in explanation.reasons if reason.outcome in again]
-            blamed = [reason for reason in costly if not is_below(reason.path, self.paths)]
-            every.append((blamed, explanation))
-        fewest, nearest = min(every, key=lambda pair: len(pair[0]))
-        if fewest:
+            return [reason for reason in costly if not is_below(reason.path, self.paths)]
+
+        nearest = min(explanations, key=lambda explanation: len(blamed(explanation)))
+        if reasons := blamed(nearest):
             allowed = " or ".join(self.paths) or "nothing at all"
             lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
-            raise RetraceError("\n  ".join([*lines, *map(str, fewest)]), (nearest,))
+            raise RetraceError("\n  ".join([*lines, *map(str, reasons)]), (nearest,))
 
     def check(
         self,
@@ -113,11 +113,9 @@ class OnlyOn(Generic[P, R]):
 def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
     """Return a named tuple class for a function's arguments, with their annotations."""
     hints = typing.get_type_hints(fun, include_extras=True)
-    taken = [
-        parameter
-        for parameter in inspect.signature(fun).parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    parameters = inspect.signature(fun).parameters.values()
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    taken = [parameter for parameter in parameters if parameter.kind in positional]
     for parameter in taken:
         if parameter.name not in {*hints, *given} and parameter.default is parameter.empty:
             raise CannotBuildError(
@@ -128,10 +126,9 @@ def _arguments_class(fun: Callable[..., Any], given: AbstractSet[str]) -> Any:
     defaults = [each.default for each in taken if each.default is not each.empty]
     make: Any = collections.namedtuple  # noqa: PYI024  # the fields are only known at run time
     name = fun.__name__ if fun.__name__.isidentifier() else "function"  # a lambda
-    made = make(name, names, defaults=defaults)
-    made.__module__ = fun.__module__
-    made.__annotations__ = {name: hints[name] for name in names if name in hints}
-    return made
+    cls = make(name, names, defaults=defaults, module=fun.__module__)
+    cls.__annotations__ = {name: hints[name] for name in names if name in hints}
+    return cls
 
 
 def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:

@@ -5,6 +5,7 @@ each run of a line that was asked about: two compiles on one line may be of one 
 Before 3.12, or if all tool ids are taken, nothing is counted.
 """
 
+import ast
 import functools
 import inspect
 import itertools
@@ -16,6 +17,15 @@ import sysconfig
 import types
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+
+def add_source(file: str, source: str) -> None:
+    """Let tracebacks show code that is in no file of this name."""
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+
+
+def tree_of(file: str) -> ast.Module:
+    return ast.parse("".join(linecache.getlines(file)))
 
 
 class Site(NamedTuple):
@@ -231,8 +241,7 @@ def _take_tool() -> bool:
     return _tool is not None and _tool >= 0
 
 
-def _on_start(code: types.CodeType, _: int) -> Any:
-    """Count a run of a one-line function, such as a lambda, which emits no line event."""
+def _on_start(code: types.CodeType, _: int) -> Any:  # of a lambda, which emits no line event
     return _on_line(code, code.co_firstlineno)
 
 
