@@ -155,29 +155,29 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 @per_class
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
-    own = [vars(base) for base in reversed(kind.__mro__) if "__slots__" in vars(base)]
-    members = [pair for each in own for pair in each.items()]
+    spaces = [vars(base) for base in reversed(kind.__mro__) if "__slots__" in vars(base)]
+    members = [pair for space in spaces for pair in space.items()]
     return {name: raw for name, raw in members if is_a(raw, types.MemberDescriptorType)}
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
     """Return what an object holds in its ``__dict__`` and in slots, by name."""
-    found = dict(dict_of(value))
+    held = dict(dict_of(value))
     for name, slot in slots_of(type(value)).items():
         try:
-            found.setdefault(name, slot.__get__(value))
+            held.setdefault(name, slot.__get__(value))
         except AttributeError:  # it is not set
             continue
-    return found
+    return held
 
 
 def stored_attributes(value: Any) -> dict[str, Any]:
     """Return `own_attributes` without caches; empty for a dict that is its own ``__dict__``."""
-    found, kind = own_attributes(value), type(value)
+    held, kind = own_attributes(value), type(value)
     if is_a(value, dict) and dict_of(value) is value:
         return {}
     cached = _cached_names(kind)
-    return {name: item for name, item in found.items() if name not in cached} if cached else found
+    return {name: item for name, item in held.items() if name not in cached} if cached else held
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
@@ -227,8 +227,8 @@ def functions_in(value: Any) -> tuple[Any, ...]:
     parts = [wrapped_by(value), function_in(value)]
     for item in own_attributes(value).values():
         parts += items_in(item)
-    found = {id(each): each for each in parts if each is not value and is_callable(each)}
-    return tuple(found.values())
+    functions = {id(part): part for part in parts if part is not value and is_callable(part)}
+    return tuple(functions.values())
 
 
 def items_in(value: Any) -> list[Any]:
@@ -245,7 +245,7 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
     if is_a(member, type) or not hasattr(type(member), "__get__"):
         return ()
     behind = functions_in(member)
-    return tuple(user_function(each) for each in behind if is_a(each, types.FunctionType))
+    return tuple(user_function(inner) for inner in behind if is_a(inner, types.FunctionType))
 
 
 def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
@@ -271,11 +271,11 @@ def user_function(function: types.FunctionType) -> types.FunctionType:
 
 def wrapped_by(value: Any) -> Any:
     """Return the function in the ``__wrapped__`` of a package's wrapper, or None."""
-    found = inspect.getattr_static(value, "__wrapped__", None)
-    by_package = is_a(found, property) and is_installed_module(module_of(type(value)))
-    if by_package or is_a(found, types.GetSetDescriptorType):  # defined in C, as in wrapt
-        found = getattr(value, "__wrapped__", None)
-    return found if is_callable(found) else None
+    wrapped = inspect.getattr_static(value, "__wrapped__", None)
+    by_package = is_a(wrapped, property) and is_installed_module(module_of(type(value)))
+    if by_package or is_a(wrapped, types.GetSetDescriptorType):  # defined in C, as in wrapt
+        wrapped = getattr(value, "__wrapped__", None)
+    return wrapped if is_callable(wrapped) else None
 
 
 def is_callable(value: Any) -> bool:

@@ -157,11 +157,11 @@ def _read_function(fold: Fold, value: types.FunctionType, path: str) -> Sequence
     chains = chains_within(value.__code__)
     fold.guard.add(_of_function, value)
     fold.outer.add(functools.partial(_found, chains), value)
-    for chain, found in zip(chains, _found(chains, value), strict=True):
-        if found is MISSING:
+    for chain, item in zip(chains, _found(chains, value), strict=True):
+        if item is MISSING:
             fold.push(path, MISSING)
         elif chain.root is not Root.CELL or chain.steps:  # a cell itself is already read
-            fold.defer(found, f"{path}.__globals__[{chain.name!r}]", is_named=True)
+            fold.defer(item, f"{path}.__globals__[{chain.name!r}]", is_named=True)
     return parts
 
 

@@ -120,7 +120,7 @@ class Fold:
         """Return the path of the first token that differs from an earlier form."""
         paths: list[str] = self.paths or [""]
         pairs = zip(paths, self.tokens, form, strict=False)
-        return next((path for path, mine, its in pairs if mine != its), paths[-1])
+        return next((path for path, token, earlier in pairs if token != earlier), paths[-1])
 
     def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
         """Raise one error for all findings, if any; they show the `declaration` of their fields."""

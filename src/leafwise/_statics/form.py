@@ -81,13 +81,13 @@ class OpaqueTreedef(Opaque):
 
 
 def _aux_data_of(treedef: Any) -> list[Any]:
-    found: list[Any] = []
+    every: list[Any] = []
     pending = [treedef]
     while pending:
         node = pending.pop()
-        found.append((node.node_data() or (None, None))[1])
+        every.append((node.node_data() or (None, None))[1])
         pending.extend(node.children())
-    return [each for each in found if each is not None]
+    return [aux for aux in every if aux is not None]
 
 
 @or_default(None)  # the value's own code
@@ -317,7 +317,7 @@ def _compared_parts(value: Any) -> list[Part]:
     cls = type(value)
     if issubclass(cls, Mapping):
         pairs = [(shorten(key, 40), key, item) for key, item in value.items()]
-        return [each for s, k, v in pairs for each in ((f" key {s}", k), (f"[{s}]", v))]
+        return [part for s, k, v in pairs for part in ((f" key {s}", k), (f"[{s}]", v))]
     if issubclass(cls, list | collections.deque):
         return [(f"[{place}]", item) for place, item in enumerate(value)]
     if cls is memoryview:
@@ -368,8 +368,6 @@ READERS: Final[Mapping[type, Reader]] = {
 """The reader for each type; that for `object` reads all other types."""
 
 
-def _refuse_cycle(fold: Fold, value: Any, path: str, _number: int) -> None:
-    _refuse(fold, findings.cyclic(path, value))
-
-
-AS_KEY: Final = Policy(READERS, _watch, _refuse_cycle)
+AS_KEY: Final = Policy(
+    READERS, _watch, lambda fold, value, path, _: fold.findings.append(findings.cyclic(path, value))
+)

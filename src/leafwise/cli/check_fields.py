@@ -201,7 +201,9 @@ def _label(kind: EditKind) -> str:
 def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
     """Call a jitted function that was called with the instance with the edited one."""
     kind = _label(edit.kind)
-    if _is_hidden(example.base, edit):
+    is_in_module = edit.kind is EditKind.CONTAINER and for_jit(example.base) is not example.base
+    # A change only of leaves that `for_jit` removes.
+    if is_in_module and not all(map(is_numeric, jax.tree.leaves((edit.before, edit.after)))):
         return FieldChange(edit.path, static, kind, edit.change)
     seen = example.probe.try_observe(for_jit(edit.edited))
     if seen is None:
@@ -227,13 +229,6 @@ def _judge(
         of = "static" if static else "dynamic"
         return CheckVerdict.VIOLATION, f"a {kind} change of a {of} field promises {wanted}"
     return CheckVerdict.OK, ""
-
-
-def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
-    """Return whether a change is only of leaves that `for_jit` removes."""
-    if edit.kind is not EditKind.CONTAINER or for_jit(base) is base:
-        return False
-    return not all(map(is_numeric, jax.tree_util.tree_leaves((edit.before, edit.after))))
 
 
 FieldEdit = Edit[Any] | tuple[str, str]

@@ -163,14 +163,14 @@ def recompiles_only_on(*paths: str) -> Callable[[Callable[P, R]], OnlyOn[P, R]]:
         function: object = fun
         if not callable(function):
             raise TypeError(f"recompiles_only_on(...) decorates a function, got {got(function)}")
-        made = OnlyOn(fun, checked)
-        parameters = inspect.signature(made.__wrapped__).parameters
+        checked_function = OnlyOn(fun, checked)
+        parameters = inspect.signature(checked_function.__wrapped__).parameters
         kinds = {parameter.kind for parameter in parameters.values()}
         open_ended = {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}
         for path in () if kinds & open_ended else checked:
             if not is_below(path, parameters):
                 names = what_is(re.split(r"[.\[]", path)[0], parameters)
                 raise ValueError(f"recompiles_only_on: {path!r} does not name a parameter{names}")
-        return made
+        return checked_function
 
     return decorate

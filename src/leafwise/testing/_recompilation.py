@@ -74,7 +74,7 @@ class _EditTrial:
                     self._check_claim(case, edit, seen.outcome)
 
     def _check_claim(self, case: Case, edit: Edit[Any], seen: Outcome) -> None:
-        named = [each for each in self.claims if not each or is_below(edit.path, [each])]
+        named = [claim for claim in self.claims if not claim or is_below(edit.path, [claim])]
         claimed = self.claims[max(named, key=len)] if named else None
         if claimed in (None, seen):
             return
@@ -232,21 +232,21 @@ def _strategy_fix(position: EditPosition) -> str:
         code = f"st.sampled_from([{value}, {value + 3}])"
     elif callable(value):
         code = f"st.sampled_from([{format_static(value)}, jnp.tanh])"
-    given = f"instances({cls.__name__}, {name}={code})" if name else f"check({path}={code})"
-    return f"give a strategy that draws other values: `{given}`"
+    strategy = f"instances({cls.__name__}, {name}={code})" if name else f"check({path}={code})"
+    return f"give a strategy that draws other values: `{strategy}`"
 
 
 def _with_statics_of(donors: list[list[EditPosition]], positions: list[EditPosition]) -> Options:
     """Return the edits, with other values for statics from drawn instances where possible."""
     static = EditKind.STATIC_VALUE
     options = options_of(positions)
-    statics = {each.path: (each, other) for each, other in options.pop(static, [])}
+    statics = {position.path: (position, other) for position, other in options.pop(static, [])}
     for donor in donors:
-        drawn = {each.path: each.value for each in donor}
-        for each in positions:
-            is_given = each.role is Role.STATIC and each.path in drawn
-            if is_given and make_edit(static, each, drawn[each.path]):
-                statics[each.path] = each, st.just(drawn[each.path])
+        drawn = {position.path: position.value for position in donor}
+        for position in positions:
+            is_given = position.role is Role.STATIC and position.path in drawn
+            if is_given and make_edit(static, position, drawn[position.path]):
+                statics[position.path] = position, st.just(drawn[position.path])
     return {**options, static: list(statics.values())} if statics else options
 
 

@@ -233,7 +233,7 @@ def stop_counting() -> None:
 def _take_tool() -> bool:
     global _tool  # noqa: PLW0603  # one per process
     if _tool is None and _MONITORING is not None:
-        _tool = next((each for each in _TOOLS if _MONITORING.get_tool(each) is None), -1)
+        _tool = next((tool for tool in _TOOLS if _MONITORING.get_tool(tool) is None), -1)
         if _tool >= 0:
             _MONITORING.use_tool_id(_tool, "leafwise")
             _MONITORING.register_callback(_tool, _MONITORING.events.LINE, _on_line)

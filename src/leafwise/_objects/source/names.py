@@ -49,38 +49,38 @@ class Chain(NamedTuple):
 def chains_of(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object, each once, except those that it only writes to."""
     instructions = [step for step in dis.get_instructions(code) if step.opname not in _SILENT]
-    written, found = _only_written(instructions, code.co_freevars), dict[Chain, int]()
+    written, lines = _only_written(instructions, code.co_freevars), dict[Chain, int]()
     for chain, place, is_whole, end in _readings(code, instructions):
         is_target = end.opname in _TARGETS and end.opname.endswith("_ATTR") is is_whole
         if not is_target and place not in written:
-            found.setdefault(chain._replace(line=0), chain.line)
-    return tuple(chain._replace(line=line) for chain, line in found.items())
+            lines.setdefault(chain._replace(line=0), chain.line)
+    return tuple(chain._replace(line=line) for chain, line in lines.items())
 
 
 def all_chains(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object and of the functions inside it, which may run."""
-    found, given = list(chains_of(code)), parameters(code)
+    chains, taken = list(chains_of(code)), parameters(code)
     for inner in code.co_consts:
-        for each in all_chains(inner) if isinstance(inner, types.CodeType) else ():
-            is_cell = each.root is Root.CELL and each.name in code.co_cellvars
-            if is_cell and each.name in given:
-                found.append(each._replace(root=Root.LOCAL))
-            elif each.root is not Root.LOCAL and not is_cell:
-                found.append(each)
-    return tuple(dict.fromkeys(found))
+        for chain in all_chains(inner) if isinstance(inner, types.CodeType) else ():
+            is_cell = chain.root is Root.CELL and chain.name in code.co_cellvars
+            if is_cell and chain.name in taken:
+                chains.append(chain._replace(root=Root.LOCAL))
+            elif chain.root is not Root.LOCAL and not is_cell:
+                chains.append(chain)
+    return tuple(dict.fromkeys(chains))
 
 
 def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object and of the functions inside it, without parameters."""
-    return tuple(each for each in all_chains(code) if each.root is not Root.LOCAL)
+    return tuple(chain for chain in all_chains(code) if chain.root is not Root.LOCAL)
 
 
 def names_stored(code: types.CodeType) -> set[str]:
     """Return the attributes and outer variables that code assigns, and ``[`` if also items."""
     stored = {"["} if MUTATORS.intersection(code.co_names) else set[str]()
-    for each in dis.get_instructions(code):
-        if each.opname.startswith(("STORE_", "DELETE_")) and "FAST" not in each.opname:
-            stored.add(each.argval if isinstance(each.argval, str) else "[")
+    for step in dis.get_instructions(code):
+        if step.opname.startswith(("STORE_", "DELETE_")) and "FAST" not in step.opname:
+            stored.add(step.argval if isinstance(step.argval, str) else "[")
     return stored
 
 
@@ -260,17 +260,17 @@ def _only_written(instructions: list[dis.Instruction], free: tuple[str, ...]) ->
     return (targets | {place for place in mutating if dropped.get(place)}) - {None}
 
 
-def _names_stored(each: dis.Instruction) -> tuple[str, ...]:
+def _names_stored(step: dis.Instruction) -> tuple[str, ...]:
     """Return the local variables that an instruction stores to, the stack's top value first."""
-    if each.opname == "STORE_FAST_LOAD_FAST":
-        return (each.argval[0],)
-    if each.opname.startswith("STORE_FAST") or each.opname == "STORE_DEREF":
-        return (each.argval,) if isinstance(each.argval, str) else each.argval
+    if step.opname == "STORE_FAST_LOAD_FAST":
+        return (step.argval[0],)
+    if step.opname.startswith("STORE_FAST") or step.opname == "STORE_DEREF":
+        return (step.argval,) if isinstance(step.argval, str) else step.argval
     return ()
 
 
-def _place_of(each: dis.Instruction) -> _Place | None:
-    where = each.positions
+def _place_of(step: dis.Instruction) -> _Place | None:
+    where = step.positions
     if where is None or where.col_offset is None:
         return None
     return where.lineno, where.col_offset

@@ -122,8 +122,8 @@ class Edits:
     @cached_property
     def pairs(self) -> list[Pair]:
         """Pairs that differ in a static: recreated ones, and drawn ones."""
-        drawn = (each for each in self.drawn if each[0].role is Role.STATIC)
-        return [*self.recreated, *(pair for each in drawn for pair in self._pairs_of(*each))]
+        drawn = (edited for edited in self.drawn if edited[0].role is Role.STATIC)
+        return [*self.recreated, *(pair for edited in drawn for pair in self._pairs_of(*edited))]
 
     def _is_time_left(self) -> bool:
         return time.process_time() < self.until

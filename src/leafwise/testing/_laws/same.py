@@ -70,8 +70,8 @@ def same_static(one: Any, other: Any) -> bool:
     if distinct is None:
         return seems_equal(one, other)
     if distinct and type(one) is dict:  # JAX sorts the keys of a dict itself
-        keys, its = frozenset(one), frozenset(other)
-        return not is_distinct(keys, its) and all(same_static(one[k], other[k]) for k in keys)
+        keys, others = frozenset(one), frozenset(other)
+        return not is_distinct(keys, others) and all(same_static(one[k], other[k]) for k in keys)
     # Without `__eq__` an object does not show what it contains: its copy is not to blame.
     kind: Any = type(one)
     is_function = callable(one) and not inspect.isfunction(kind.__call__)
@@ -112,5 +112,5 @@ def _lookalike_class(children: int, statics: int) -> Any:
     """Return a pytree dataclass; cached, since JAX never drops a registered class."""
     names = [f"child_{number}" for number in range(children)]
     static_names = [f"static_{number}" for number in range(statics)]
-    made = dataclasses.make_dataclass("Other", [*names, *static_names])
-    return jax.tree_util.register_dataclass(made, names, static_names)
+    cls = dataclasses.make_dataclass("Other", [*names, *static_names])
+    return jax.tree_util.register_dataclass(cls, names, static_names)

@@ -34,12 +34,12 @@ def round_trip(case: Case) -> None:
     _check_map(case, case.attempt(again, structure.unflatten, leaves, by_hand=fix))
 
 
-def _check_map(case: Case, made: Any) -> None:
+def _check_map(case: Case, result: Any) -> None:
     """Fail unless an instance has the same statics, and the very same leaves."""
     x = case.instance
     kept = (name for name in case.names.static if is_kept(x, name))
-    case.check_same(made, only=(*case.names.dynamic, *kept))
-    (leaves, _), (flat, _) = case.flatten(x), case.flatten(made)
+    case.check_same(result, only=(*case.names.dynamic, *kept))
+    (leaves, _), (flat, _) = case.flatten(x), case.flatten(result)
     if not _are_same(flat, leaves):
         pairs = zip(jax.tree_util.tree_leaves_with_path(x), flat, strict=False)
         others = (path_of(x, path, leaf) for (path, leaf), new in pairs if new is not leaf)
@@ -83,8 +83,8 @@ def any_leaf(case: Case) -> None:
         _check_kept(case, case.attempt(what, structure.unflatten, children), children)
 
     def with_tracers(*tracers: Any) -> None:
-        made = case.attempt("unflatten with tracers", structure.unflatten, tracers)
-        _check_kept(case, made, list(tracers))
+        instance = case.attempt("unflatten with tracers", structure.unflatten, tracers)
+        _check_kept(case, instance, list(tracers))
 
     jax.eval_shape(with_tracers, *structs)
 
@@ -106,12 +106,12 @@ _BY_VALUE_FIX: Final = (
 )
 
 
-def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
+def _check_kept(case: Case, result: Any, children: list[Any]) -> None:
     """Fail unless an instance that was unflattened has the children, and the same treedef."""
-    if type(made) is not case.cls:
-        case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
+    if type(result) is not case.cls:
+        case.fail("", f"a {type(result).__qualname__}", f"a {case.cls.__qualname__}")
     is_none = children[:1] == [None]  # None is not a leaf: only the root node can be compared
-    leaves, after = (children, case.node(made)) if is_none else case.flatten(made)
+    leaves, after = (children, case.node(result)) if is_none else case.flatten(result)
     if _are_same(leaves, children):
         before = case.node(case.instance) if is_none else case.structure(case.instance)
         if not case.same_structure(before, after):
@@ -120,7 +120,7 @@ def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
             case.fail("", got, f"{short_repr(before, 100)}, whatever the leaves", by_hand=fix)
         return
     wanted = f"{short_repr(children)}, as it was put in"
-    fields = {name: jax.tree_util.tree_leaves(getattr(made, name, None)) for name in state_of(made)}
+    fields = {name: jax.tree_util.tree_leaves(part) for name, part in state_of(result).items()}
     if len(leaves) < len(children) and not _lost(children, [*chain(*fields.values())]):
         got = f"{short_repr(leaves)} out of flatten, though unflatten has stored each"
         case.fail("", got, wanted, by_hand=_BY_VALUE_FIX)
@@ -229,16 +229,16 @@ def replace(case: Case) -> None:
             return
         what, change = "dataclasses.replace", functools.partial(dataclasses.replace, x)
     try:
-        made = change()
+        result = change()
     except (TypeError, ValueError):
         return  # it needs arguments, or the constructor does not accept the fields
     except Exception:  # noqa: BLE001  # user code
-        made = case.attempt(what, change)
-    if type(made) in case.cls.__mro__[1:-1]:
-        case.fail("", f"a {type(made).__qualname__} after {what}", f"a {case.cls.__qualname__}")
-    if not isinstance(made, case.cls):
+        result = case.attempt(what, change)
+    if type(result) in case.cls.__mro__[1:-1]:
+        case.fail("", f"a {type(result).__qualname__} after {what}", f"a {case.cls.__qualname__}")
+    if not isinstance(result, case.cls):
         return  # another method of that name
-    case.check_same(made, f"after {what} without changes")
+    case.check_same(result, f"after {what} without changes")
 
 
 def post_init(case: Case) -> None:

@@ -43,10 +43,10 @@ def copies(case: Case) -> None:
     def deepcopy(value: Any) -> Any:
         return copy.deepcopy(value, dict(arrays))
 
-    made = {"copy.deepcopy": _compare(case, "copy.deepcopy", deepcopy, deepcopy)}
+    copied = {"copy.deepcopy": _compare(case, "copy.deepcopy", deepcopy, deepcopy)}
     if _is_found_elsewhere(case.cls):
-        made["pickle"] = _compare(case, "pickle", _pickled, _pickled)
-    for how, result in made.items():
+        copied["pickle"] = _compare(case, "pickle", _pickled, _pickled)
+    for how, result in copied.items():
         if result is not None:
             _check_treedef(case, how, result)
 
@@ -71,8 +71,8 @@ def _check_treedef(case: Case, how: str, result: Any) -> None:
     recreated: dict[str, type] = {}
     with contextlib.suppress(Exception):  # reported by the law `treedef-equality`
         for name in case.names.static if case.node(case.instance) != case.node(result) else ():
-            mine, its = getattr(case.instance, name), getattr(result, name)
-            path, one, other = first_difference(mine, its, name)
+            before, after = getattr(case.instance, name), getattr(result, name)
+            path, one, other = first_difference(before, after, name)
             if one is not other and compares_by_identity(type(one)) and not is_function(one):
                 recreated[path] = type(one)
     for path, kind in recreated.items():
@@ -166,9 +166,9 @@ def transformations(case: Case) -> None:
 
         result = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
         case.check_same(result, f"out of {what}", case.names.static)
-        its = case.structure(result)
-        if not case.same_structure(structure, its):
-            case.fail("", f"{its} out of {what}", f"{structure}, as it went in")
+        after = case.structure(result)
+        if not case.same_structure(structure, after):
+            case.fail("", f"{after} out of {what}", f"{structure}, as it went in")
         pairs = jax.tree_util.tree_leaves_with_path(result) if keeps_leaves else ()
         for (path, leaf), wanted in zip(pairs, leaves, strict=False):
             if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
@@ -184,7 +184,9 @@ def _jit(function: Function, x: Any) -> Any:
 
 def _vmap(function: Function, x: Any) -> Any:
     mapped = jax.vmap(function)(jax.tree.map(_twice, x))
-    return jax.tree.map(_first, mapped)
+    return jax.tree.map(
+        lambda leaf: leaf[0] if is_key(leaf) else jax.device_put(np.asarray(leaf)[0]), mapped
+    )
 
 
 def _grad(function: Function, x: Any) -> Any:
@@ -219,10 +221,6 @@ def _twice(leaf: Any) -> Any:
         return jnp.stack([leaf] * 2)
     # NumPy compiles nothing for each shape.
     return jax.device_put(np.stack([np.asarray(_as_array(leaf))] * 2))
-
-
-def _first(leaf: Any) -> Any:
-    return leaf[0] if is_key(leaf) else jax.device_put(np.asarray(leaf)[0])
 
 
 def _sum_of_floats(tree: Any) -> Any:
