@@ -38,9 +38,8 @@ from leafwise._objects.source.code import (
 from leafwise._objects.source.names import Chain, Root, chains_within, value_of
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._statics import findings
-from leafwise._statics.fold import Fold, Policy, Position, Reader
+from leafwise._statics.fold import Fold, Guards, Policy, Position, Reader
 from leafwise._statics.form import READERS, consists_of_parts, read_parts
-from leafwise._statics.guards import Guards
 from leafwise._statics.reached import REACHED
 
 

@@ -15,7 +15,7 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import jax
 
@@ -25,14 +25,10 @@ from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.locks import new_lock
 from leafwise._statics import findings
 from leafwise._statics.account import Account
-from leafwise._statics.fold import Fold
+from leafwise._statics.fold import Fold, Guards
 from leafwise._statics.form import AS_KEY, Digest, plain_form
 from leafwise._statics.reached import change_between, reached
 from leafwise.errors import DefinitionError, StaticFieldError, StaticMutatedError
-
-if TYPE_CHECKING:
-    from leafwise._statics.guards import Guards
-
 
 LOCK: Final = new_lock()
 
