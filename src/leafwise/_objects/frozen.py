@@ -241,7 +241,11 @@ def freeze(value: Any) -> Any:
 
 def freeze_but_tracers(value: Any) -> Any:
     """Return `freeze(value)` with tracers left in: the field's validation reports them."""
-    return _freeze(value, lambda array: array if is_a(array, Tracer) else StaticArray(array))
+
+    def freeze_array(array: Any) -> Any:
+        return array if is_a(array, Tracer) else StaticArray(array)
+
+    return _freeze(value, freeze_array)
 
 
 def _freeze(value: Any, freeze_array: Callable[[Any], Any]) -> Any:

@@ -368,6 +368,8 @@ READERS: Final[Mapping[type, Reader]] = {
 """The reader for each type; that for `object` reads all other types."""
 
 
-AS_KEY: Final = Policy(
-    READERS, _watch, lambda fold, value, path, _: fold.findings.append(findings.cyclic(path, value))
-)
+def _refuse_cycle(fold: Fold, value: Any, path: str, _number: int) -> None:
+    _refuse(fold, findings.cyclic(path, value))
+
+
+AS_KEY: Final = Policy(READERS, _watch, _refuse_cycle)

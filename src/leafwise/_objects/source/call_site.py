@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 
 def add_source(file: str, source: str) -> None:
-    """Let tracebacks show code that is in no file of this name."""
+    """Add code that is in no file of this name, so that tracebacks show it."""
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
 
 

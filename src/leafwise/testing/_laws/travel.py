@@ -182,21 +182,29 @@ def _jit(function: Function, x: Any) -> Any:
     return x  # `eval_shape` already checks the result
 
 
+def _checkpoint(function: Function, x: Any) -> Any:
+    return jax.checkpoint(function)(x)
+
+
 def _vmap(function: Function, x: Any) -> Any:
     mapped = jax.vmap(function)(jax.tree.map(_twice, x))
-    return jax.tree.map(
-        lambda leaf: leaf[0] if is_key(leaf) else jax.device_put(np.asarray(leaf)[0]), mapped
-    )
+    return jax.tree.map(_first, mapped)
 
 
 def _grad(function: Function, x: Any) -> Any:
-    gradient: Any = jax.grad(lambda tree: _sum_of_floats(function(tree)), allow_int=True)
+    def total(tree: Any) -> Any:
+        return _sum_of_floats(function(tree))
+
+    gradient: Any = jax.grad(total, allow_int=True)
     return jax.eval_shape(gradient, x)
 
 
 def _scan(function: Function, x: Any) -> Any:
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        return function(carry), None
+
     def run(x: Any) -> Any:
-        return jax.lax.scan(lambda carry, _: (function(carry), None), x, None, length=2)[0]
+        return jax.lax.scan(step, x, None, length=2)[0]
 
     return jax.eval_shape(run, jax.tree.map(_as_array, x))
 
@@ -207,7 +215,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
+    "jax.checkpoint": (_checkpoint, True),
 }
 """How each is called, mostly just traced, and whether it returns the leaves it was given."""
 
@@ -221,6 +229,10 @@ def _twice(leaf: Any) -> Any:
         return jnp.stack([leaf] * 2)
     # NumPy compiles nothing for each shape.
     return jax.device_put(np.stack([np.asarray(_as_array(leaf))] * 2))
+
+
+def _first(leaf: Any) -> Any:
+    return leaf[0] if is_key(leaf) else jax.device_put(np.asarray(leaf)[0])
 
 
 def _sum_of_floats(tree: Any) -> Any:
