@@ -6,7 +6,6 @@ accounts are compared, which may say that nothing has changed. Nothing large is 
 
 import functools
 import itertools
-import linecache
 import sys
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +24,7 @@ from leafwise._objects.attributes import (
 from leafwise._objects.classes import is_a
 from leafwise._objects.methods import BoundMethod
 from leafwise._objects.parts import kind_of
+from leafwise._objects.source.call_site import add_source
 from leafwise._objects.source.code import facts_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import sha256_of
@@ -300,7 +300,7 @@ def _code_of_check(
     source = "\n".join(lines) + "\n"
     digest = sha256_of(source.encode())  # a traceback shows its own terms
     filename = f"<leafwise check of captures {digest[:12]}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    add_source(filename, source)
     code: types.CodeType = compile(source, filename, "exec")
     for _ in range(2):  # the code of `make`, then that of `check` inside it
         code = next(inner for inner in code.co_consts if isinstance(inner, types.CodeType))

@@ -12,7 +12,6 @@ with ``_lw_``, as no field's name should.
 import dataclasses
 import functools
 import itertools
-import linecache
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -30,6 +29,7 @@ from leafwise._classes.spec import (
 from leafwise._objects.attributes import in_class
 from leafwise._objects.classes import ClassMap
 from leafwise._objects.locks import cached_property
+from leafwise._objects.source.call_site import add_source
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._statics.key import KEY, key_of, verify, verify_content
 from leafwise.errors import DefinitionError, LeafwiseError
@@ -49,7 +49,7 @@ FACTORY: Final = Verbatim("<factory>")
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
-    linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
+    add_source(filename, source)
     exec(compile(source, filename, "exec"), namespace)  # noqa: S102  # what this module is for
     _SOURCES.setdefault(cls, list).append(source)
 

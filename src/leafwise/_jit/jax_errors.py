@@ -4,7 +4,6 @@ import ast
 import contextlib
 import dataclasses
 import itertools
-import linecache
 import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from leafwise._jax.frames import (
     release_frames,
 )
 from leafwise._objects.classes import is_a, public_name
-from leafwise._objects.source.call_site import locals_of
+from leafwise._objects.source.call_site import locals_of, tree_of
 from leafwise._objects.source.code import Block, is_installed_module
 from leafwise.errors import DOCS
 
@@ -310,7 +309,7 @@ def _donating_line(frame: types.FrameType, name: str) -> str:
     own = {line for *_, line in code.co_lines()}
     lines = {
         call.lineno
-        for call in ast.walk(ast.parse("".join(linecache.getlines(code.co_filename))))
+        for call in ast.walk(tree_of(code.co_filename))
         if isinstance(call, ast.Call) and call.lineno in own
         if donates(_find(ast.unparse(call.func), [scope])[2])
         if name in [ast.unparse(arg) for arg in (*call.args, *(key.value for key in call.keywords))]

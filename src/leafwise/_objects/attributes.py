@@ -1,6 +1,16 @@
 """What an object holds: its attributes, the functions behind them, and what its class guarantees.
 
-No user code runs: no property and no ``__getattr__``.
+No user code runs: no property and no ``__getattr__``. What the predicates say of a value, or of its
+class, where C is a plain class, F a frozen dataclass, and M a module of flax.linen::
+
+                            [1]  array  lambda  class  enum  C()  F()  M()
+    is_data                 yes  yes                   yes
+    has_hidden_state        yes  yes    yes     yes
+    compares_by_identity                yes     yes    yes   yes
+    is_itself                           yes     yes          yes
+    is_plain_object                                          yes
+    is_frozen                                                     yes
+    never_changes                                                 yes  yes
 """
 
 import dataclasses
@@ -145,29 +155,29 @@ def dict_of(value: Any) -> dict[str, Any]:
 
 @per_class
 def slots_of(kind: type) -> dict[str, types.MemberDescriptorType]:
-    own = [vars(base) for base in reversed(kind.__mro__) if "__slots__" in vars(base)]
-    members = [pair for each in own for pair in each.items()]
+    spaces = [vars(base) for base in reversed(kind.__mro__) if "__slots__" in vars(base)]
+    members = [pair for space in spaces for pair in space.items()]
     return {name: raw for name, raw in members if is_a(raw, types.MemberDescriptorType)}
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
     """Return what an object holds in its ``__dict__`` and in slots, by name."""
-    found = dict(dict_of(value))
+    held = dict(dict_of(value))
     for name, slot in slots_of(type(value)).items():
         try:
-            found.setdefault(name, slot.__get__(value))
+            held.setdefault(name, slot.__get__(value))
         except AttributeError:  # it is not set
             continue
-    return found
+    return held
 
 
 def stored_attributes(value: Any) -> dict[str, Any]:
     """Return `own_attributes` without caches; empty for a dict that is its own ``__dict__``."""
-    found, kind = own_attributes(value), type(value)
+    held, kind = own_attributes(value), type(value)
     if is_a(value, dict) and dict_of(value) is value:
         return {}
     cached = _cached_names(kind)
-    return {name: item for name, item in found.items() if name not in cached} if cached else found
+    return {name: item for name, item in held.items() if name not in cached} if cached else held
 
 
 def attributes(value: Any) -> list[tuple[str, Any]]:
@@ -225,8 +235,8 @@ def functions_in(value: Any) -> tuple[Any, ...]:
     parts = [wrapped_by(value), function_in(value)]
     for item in own_attributes(value).values():
         parts += items_in(item)
-    found = {id(each): each for each in parts if each is not value and is_callable(each)}
-    return tuple(found.values())
+    functions = {id(part): part for part in parts if part is not value and is_callable(part)}
+    return tuple(functions.values())
 
 
 def items_in(value: Any) -> list[Any]:
@@ -243,7 +253,7 @@ def functions_behind(member: Any) -> tuple[types.FunctionType, ...]:
     if is_a(member, type) or not hasattr(type(member), "__get__"):
         return ()
     behind = functions_in(member)
-    return tuple(user_function(each) for each in behind if is_a(each, types.FunctionType))
+    return tuple(user_function(inner) for inner in behind if is_a(inner, types.FunctionType))
 
 
 def registry_of(function: types.FunctionType) -> Mapping[type, Any] | None:
@@ -269,11 +279,11 @@ def user_function(function: types.FunctionType) -> types.FunctionType:
 
 def wrapped_by(value: Any) -> Any:
     """Return the function in the ``__wrapped__`` of a package's wrapper, or None."""
-    found = inspect.getattr_static(value, "__wrapped__", None)
-    by_package = is_a(found, property) and is_installed_module(module_of(type(value)))
-    if by_package or is_a(found, types.GetSetDescriptorType):  # defined in C, as in wrapt
-        found = getattr(value, "__wrapped__", None)
-    return found if is_callable(found) else None
+    wrapped = inspect.getattr_static(value, "__wrapped__", None)
+    by_package = is_a(wrapped, property) and is_installed_module(module_of(type(value)))
+    if by_package or is_a(wrapped, types.GetSetDescriptorType):  # defined in C, as in wrapt
+        wrapped = getattr(value, "__wrapped__", None)
+    return wrapped if is_callable(wrapped) else None
 
 
 def is_callable(value: Any) -> bool:
@@ -296,10 +306,10 @@ def is_installed(function: Any) -> bool:
 
 def is_of_package(value: Any) -> bool:
     """Return whether a function or class can be imported from an installed package."""
-    if is_a(value, type):
-        return is_installed_module(module_of(value))
-    is_known = is_installed_module(module_of(type(value)))
-    return is_known and is_installed_module(names_of(value)[0]) and is_importable(value)
+    is_class = is_a(value, type)
+    if not is_installed_module(module_of(value if is_class else type(value))):
+        return False
+    return is_class or (is_installed_module(names_of(value)[0]) and is_importable(value))
 
 
 def is_data(value: Any) -> bool:
@@ -327,21 +337,6 @@ def is_itself(value: Any) -> bool:
 
 def compares_by_identity(kind: Any) -> bool:
     return kind.__eq__ is object.__eq__
-
-
-def has_mutable_state(value: Any) -> bool:
-    """Return whether a value is an object whose state may change while others hold it.
-
-    Functions, classes, callable objects, objects compared by value and frozen ones usually stay the
-    same. Containers do not count, since they can be frozen.
-    """
-    kind: Any = type(value)
-    if module_of(kind) == "builtins" or never_changes(kind) or callable(value):
-        return False
-    if isinstance(value, Enum | dict | list | set):
-        return False
-    is_unhashable = kind.__hash__ is None and hasattr(value, "__dict__")
-    return compares_by_identity(kind) or is_unhashable
 
 
 def builtin_base(kind: type) -> type | None:
@@ -372,15 +367,14 @@ def record_fields(kind: Any) -> tuple[str, ...] | None:
 
 def _dataclass_fields(kind: Any, params: Any) -> tuple[str, ...] | None:
     """Return the fields of ``@dataclass(frozen=True)``, or of a module of equinox or flax.linen."""
-    fields, is_guarded = dataclasses.fields(kind), kind.__setattr__ is not object.__setattr__
-    if params.frozen and has_generated_eq(kind):  # `@dataclass(frozen=True)`
-        return tuple(field.name for field in fields)
-    if params.unsafe_hash and has_generated_eq(kind):  # `class Net(nn.Module)` of flax.linen
-        return tuple(field.name for field in fields if field.compare)
-    # `class Net(eqx.Module)`, which guards its attributes itself
-    if not has_generated_eq(kind) and (params.frozen or is_guarded) and is_tree_node(kind):
-        return tuple(field.name for field in fields)
-    return None
+    fields = dataclasses.fields(kind)
+    if not has_generated_eq(kind):  # `class Net(eqx.Module)`, which guards its attributes itself
+        is_record = never_changes(kind) and is_tree_node(kind)
+    elif params.frozen:  # `@dataclass(frozen=True)`
+        is_record = True
+    else:  # `class Net(nn.Module)` of flax.linen
+        fields, is_record = tuple(field for field in fields if field.compare), params.unsafe_hash
+    return tuple(field.name for field in fields) if is_record else None
 
 
 def _msgspec_fields(kind: Any, config: Any) -> tuple[str, ...] | None:
@@ -399,13 +393,10 @@ def _pydantic_fields(kind: Any, fields: Any) -> tuple[str, ...] | None:
 
 def _attrs_fields(kind: Any, attributes: Any) -> tuple[str, ...] | None:
     """Return the fields of ``@attrs.frozen``, or those compared by ``@attrs.define(hash=True)``."""
-    if not _of_code(kind.__eq__).startswith(_ATTRS):
-        return None
-    if is_frozen(kind):
-        return tuple(attribute.name for attribute in attributes)
-    if _of_code(kind.__hash__).startswith(_ATTRS):
-        return tuple(attribute.name for attribute in attributes if attribute.eq)
-    return None
+    is_closed = is_frozen(kind)
+    names = tuple(attribute.name for attribute in attributes if is_closed or attribute.eq)
+    is_hashed = is_closed or _of_code(kind.__hash__).startswith(_ATTRS)
+    return names if is_hashed and _of_code(kind.__eq__).startswith(_ATTRS) else None
 
 
 _RECORDS: Final[Mapping[str, Callable[[Any, Any], tuple[str, ...] | None]]] = {

@@ -78,8 +78,8 @@ def distinct_names(one: type, other: type) -> tuple[str, str]:
     """Return the names of two classes, with their modules if the names are equal."""
     if one.__qualname__ != other.__qualname__:
         return one.__qualname__, other.__qualname__
-    mine, its = (f"{module_of(cls)}.{cls.__qualname__}" for cls in (one, other))
-    return (mine, f"another {its}") if mine == its else (mine, its)
+    before, after = (f"{module_of(cls)}.{cls.__qualname__}" for cls in (one, other))
+    return (before, f"another {after}") if before == after else (before, after)
 
 
 def public_name(cls: type) -> str:
@@ -129,10 +129,10 @@ class ClassMap(Generic[V]):
 
     def setdefault(self, cls: type, make: Callable[[], V]) -> V:
         """Return the value of a class; `make` creates it if it is missing."""
-        found = self.get(cls)
-        if found is None:
-            self[cls] = found = make()
-        return found
+        value = self.get(cls)
+        if value is None:
+            self[cls] = value = make()
+        return value
 
     def values(self) -> Iterator[V]:
         return iter([value for _, value in list(self._entries.values())])
@@ -145,11 +145,11 @@ class ClassMap(Generic[V]):
 
 def per_class(find: Callable[[Any], V]) -> Callable[[Any], V]:
     """Cache a function of a class, or of a code object, while its argument is alive."""
-    found = ClassMap[tuple[V]]()
+    results = ClassMap[tuple[V]]()
 
     @functools.wraps(find)
     def once(cls: Any) -> V:
-        return found.setdefault(cls, lambda: (find(cls),))[0]
+        return results.setdefault(cls, lambda: (find(cls),))[0]
 
     return once
 

@@ -7,13 +7,13 @@ digest of the whole.
 
 import dataclasses
 import datetime as dt
-import functools
 import math
 import operator
+import re
 import struct
 import types
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
@@ -29,7 +29,6 @@ from leafwise._objects.attributes import (
     compares_by_identity,
     in_class,
     is_installed,
-    of_partial,
     record_fields,
 )
 from leafwise._objects.classes import is_a, module_of, read
@@ -46,8 +45,6 @@ _NAN_BITS: Final = struct.pack("d", math.nan)
 
 
 class DescribeOptions(NamedTuple):
-    """How to describe a static value."""
-
     digest: int = 0  # the hash of the key it belongs to, shown where the text is truncated
     home: str | None = None  # the module whose classes are shown without one; None for all
     short: bool = False  # whether texts of distinct values may be equal: no digests, no addresses
@@ -94,8 +91,11 @@ def _described(value: Any, options: DescribeOptions) -> str:
     for kinds, format_kind in _FORMATS:
         if is_a(value, kinds):
             return format_kind(value, options)
-    if dataclasses.is_dataclass(kind) or record_fields(kind) is not None:
-        return _record(value, options)
+    table = kind_of(value)
+    base, _ = table.attributes or (table, None)
+    is_record = dataclasses.is_dataclass(kind) or record_fields(kind) is not None
+    if is_record or base.name in _OF_PARTS:
+        return _by_parts(value, options)
     # An alias such as list[int] has the name of its origin.
     is_alias = module_of(kind) in ("types", "typing")
     name = MISSING if is_alias else read(value, "__qualname__")
@@ -131,14 +131,8 @@ def _scalar(value: Any, options: DescribeOptions) -> str:
 
 
 def _dtype(value: "np.dtype[Any]", options: DescribeOptions) -> str:
-    """Return the repr, with a mark if it hides metadata of the dtype or its fields."""
     has_parts = any(part is not None for _, part in kind_of(value).parts(value))
     return _cut(value, options) + options.mark * has_parts
-
-
-def _attributes(value: Any, options: DescribeOptions) -> str:
-    """Return the attributes that a subclass adds to its instance, as further arguments."""
-    return "".join(f", {name}={describe(item, options)}" for name, item in attributes(value))
 
 
 _PLAIN: Final = (int, bool, str, bytes, complex, type(None), type(...))
@@ -168,10 +162,6 @@ def _float(value: float, options: DescribeOptions) -> str:
     return repr(value)
 
 
-def _class(value: type, options: DescribeOptions) -> str:
-    return _named(value, f"{module_of(value)}.{value.__qualname__}", options)
-
-
 def _function(value: Any, options: DescribeOptions) -> str:
     if not is_a(value, types.FunctionType) and kind_of(value).values(value):  # [].append
         return f"{describe(value.__self__, options)}.{value.__name__}"
@@ -188,69 +178,51 @@ def _method(value: types.MethodType | BoundMethod, options: DescribeOptions) -> 
     return f"{describe(value.__self__, options)}.{name}"
 
 
-def _tuple(value: tuple[Any, ...], options: DescribeOptions) -> str:
-    kind: type = type(value)
-    items = tuple(tuple.__iter__(value))
-    parts = [describe(item, options) for item in items[:_MOST_ITEMS]]
-    if kind is tuple:
-        comma = "," if len(items) == 1 else ""
-        return f"({_joined(parts, len(items), options)}{comma})"
-    fields = getattr(kind, "_fields", None)
-    if fields is not None:
-        parts = [f"{field}={part}" for field, part in zip(fields, parts, strict=False)]
-    inside = _joined(parts, len(items), options)
-    for step, part in kind_of(value).parts(value)[len(items) :]:
-        inside += f", {step.removeprefix('.')}={describe(part, options)}"
-    return f"{_class_name(kind, options)}({inside})"
-
-
-def _frozenset(value: frozenset[Any], options: DescribeOptions) -> str:
-    members = sorted(describe(item, options) for item in frozenset.__iter__(value))
-    inside = _joined(members[:_MOST_ITEMS], len(members), options)
-    return f"{_class_name(type(value), options)}({{{inside}}}{_attributes(value, options)})"
-
-
-def _partial(value: "functools.partial[Any]", options: DescribeOptions) -> str:
-    func, args, keywords = of_partial(value)
-    call = [describe(item, options) for item in (func, *args)]
-    call += [f"{key}={describe(item, options)}" for key, item in keywords.items()]
-    inside = _joined(call[:_MOST_ITEMS], len(call), options) + _attributes(value, options)
-    return f"{_class_name(type(value), options)}({inside})"
-
-
-def _mapping(value: Mapping[Any, Any], options: DescribeOptions) -> str:
-    pairs = list(value.items())
-    shown = [
-        f"{describe(key, options)}: {describe(item, options)}" for key, item in pairs[:_MOST_ITEMS]
-    ]
-    kind: type = type(value)
-    inside = f"{{{_joined(shown, len(pairs), options)}}}"
-    if kind is FrozenMapping:
-        return inside
-    name = _class_name(kind, options)
-    # Its items are usually in a dict, and a package's ``==`` and hash read nothing else.
-    asks = not all(is_installed(in_class(kind, name)) for name in ("__eq__", "__hash__"))
-    own = [pair for pair in attributes(value) if asks and type(pair[1]) is not dict]
-    more = "".join(f", {field}={describe(item, options)}" for field, item in own)
-    return f"{name}({inside}{more})" if more else f"{name}{inside}"
-
-
-def _record(value: Any, options: DescribeOptions) -> str:
-    kind: type = type(value)
+def _by_parts(value: Any, options: DescribeOptions) -> str:
+    """Return the class and its parts: those of its kind, and attributes by name."""
+    cls, kind = type(value), kind_of(value)
     if id(value) in options.above:
-        return f"<this {kind.__name__}>"
+        return f"<this {cls.__name__}>"
     inside = options._replace(above=(*options.above, id(value)))
-    shown = []
-    for step, part in kind_of(value).parts(value):
-        name = f"{step.removeprefix('.')}=" if step.startswith(".") else ""
-        shown += [] if part is MISSING else [f"{name}{describe(part, inside)}"]
-    text = f"{_class_name(kind, options)}({', '.join(shown)})"
-    is_itself = compares_by_identity(kind) and record_fields(kind) is None
+    base, attributes_of = kind.attributes or (kind, attributes)
+    content, parts = base.read(value)
+    total = content[0] if base.name in _IN_BRACES else len(parts)
+    if base.name in _MAPPINGS:
+        pairs = zip(parts[: min(total, _MOST_ITEMS)], parts[total:], strict=False)
+        items = [": ".join(describe(part, inside) for _, part in pair) for pair in pairs]
+    elif not kind.is_ordered:
+        items = sorted(describe(part, inside) for _, part in parts)[:_MOST_ITEMS]
+    else:
+        items = [_named_part(step, part, inside) for step, part in parts[:_MOST_ITEMS]]
+    named = [(name, part) for name, part in attributes_of(value) if part is not MISSING]
+    if base.name in _MAPPINGS:
+        # Its items are usually in a dict, and a package's ``==`` and hash read nothing else.
+        asks = not all(is_installed(in_class(cls, name)) for name in ("__eq__", "__hash__"))
+        named = [(name, part) for name, part in named if asks and type(part) is not dict]
+    if total > len(items):
+        half = _MOST_ITEMS // 2
+        items = [*items[:half], f"... {total - half} more{options.mark}"]
+    if base.name in _IN_BRACES:
+        items = [f"{{{', '.join(items)}}}"]
+    if cls is FrozenMapping:
+        return items[0]
+    text = ", ".join([*items, *(_named_part(f".{name}", part, inside) for name, part in named)])
+    if cls is tuple:
+        return f"({text}{',' * (total == 1)})"
+    is_bare = base.name in _MAPPINGS and not named
+    text = _class_name(cls, options) + (text if is_bare else f"({text})")
+    is_itself = compares_by_identity(cls) and base.name == "object" and record_fields(cls) is None
     return _at(text, value) if is_itself and not options.short else text
 
 
+def _named_part(step: str, part: Any, options: DescribeOptions) -> str:
+    """Return a part as an argument of a call: ``x=1`` for an attribute or a keyword."""
+    name = re.fullmatch(r"\.(?!func$)(?:keywords\['(.*)'\]|(\w+))", step)
+    return (f"{name[1] or name[2]}=" if name else "") + describe(part, options)
+
+
 _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str]], ...]] = (
-    (type, _class),
+    (type, lambda cls, options: _named(cls, f"{module_of(cls)}.{cls.__qualname__}", options)),
     (Enum, lambda value, options: f"{_class_name(type(value), options)}.{value.name}"),
     (np.dtype, _dtype),
     (np.generic, _scalar),  # before the builtins that some scalars derive from
@@ -260,18 +232,10 @@ _FORMATS: Final[tuple[tuple[Any, Callable[[Any, DescribeOptions], str]], ...]] =
     ((types.FunctionType, types.BuiltinFunctionType, types.MethodWrapperType), _function),
     (types.ModuleType, lambda value, _options: f"<module {value.__name__}>"),
     ((types.MethodType, BoundMethod), _method),  # before partials: `BoundMethod` is one
-    (tuple, _tuple),
-    (frozenset, _frozenset),
-    (functools.partial, _partial),
-    (Mapping, _mapping),
 )
-
-
-def _joined(parts: list[str], total: int, options: DescribeOptions) -> str:
-    if total > len(parts):
-        half = _MOST_ITEMS // 2
-        parts = [*parts[:half], f"... {total - half} more{options.mark}"]
-    return ", ".join(parts)
+_MAPPINGS: Final = ("dict", "mapping")
+_IN_BRACES: Final = (*_MAPPINGS, "frozenset")
+_OF_PARTS: Final = (*_IN_BRACES, "tuple", "partial")
 
 
 def _named(value: Any, text: str, options: DescribeOptions) -> str:

@@ -120,7 +120,6 @@ def _is_stream(path: str) -> bool:
 
 
 def _status(path: Path) -> os.stat_result | None:
-    """Return the status of a file, None only if there is no file."""
     with contextlib.suppress(FileNotFoundError):
         return path.stat()
     return None

@@ -1,5 +1,6 @@
 """Immutable equivalents of lists, dicts, sets and arrays, for static fields."""
 
+import operator
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
@@ -181,10 +182,10 @@ class StaticArray(np.ndarray[Any, Any]):
         try:
             return self._hash
         except AttributeError:
-            found = hash((repr(self.dtype), self.shape, self.tobytes()))
+            hashed = hash((repr(self.dtype), self.shape, self.tobytes()))
         if self.is_sealed:
-            object.__setattr__(self, "_hash", found)
-        return found
+            object.__setattr__(self, "_hash", hashed)
+        return hashed
 
     def __repr__(self) -> str:
         """Return a summary, with the values if there are few."""
@@ -257,9 +258,7 @@ def _freeze(value: Any, freeze_array: Callable[[Any], Any]) -> Any:
         return value
     if is_a(value, list | tuple):
         items = [_freeze(item, freeze_array) for item in value]
-        if is_a(value, list):
-            return tuple(items)
-        if all(new is old for new, old in zip(items, value, strict=True)):
+        if is_a(value, tuple) and all(map(operator.is_, items, value)):
             return value
         return getattr(type(value), "_make", tuple)(items)
     if is_a(value, Mapping):

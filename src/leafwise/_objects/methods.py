@@ -61,10 +61,10 @@ class InheritedMethod:
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         # What Python would find without this descriptor.
-        found = getattr(super(self.cls, owner if instance is None else instance), self.name)
-        if type(found) is types.MethodType and found.__self__ is instance:
-            return BoundMethod(found.__func__, instance)
-        return found
+        member = getattr(super(self.cls, owner if instance is None else instance), self.name)
+        if type(member) is types.MethodType and member.__self__ is instance:
+            return BoundMethod(member.__func__, instance)
+        return member
 
 
 class BoundMethod(functools.partial[Any]):
@@ -94,14 +94,14 @@ class BoundMethod(functools.partial[Any]):
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the function, bound if it takes the function's arguments."""
-        found = getattr(self.func, name)
+        member = getattr(self.func, name)
         if name == "__wrapped__":
-            return BoundMethod(found, self.__self__)
+            return BoundMethod(member, self.__self__)
         if isinstance(self.func, types.FunctionType):
-            return found
+            return member
         if name in _MAKE_STAGES:
-            return functools.partial(_bound_stage, found, self, self.__self__)
-        return functools.partial(found, self.__self__) if name in _TAKE_ARGUMENTS else found
+            return functools.partial(_bound_stage, member, self, self.__self__)
+        return functools.partial(member, self.__self__) if name in _TAKE_ARGUMENTS else member
 
     def __repr__(self) -> str:
         name = getattr(self.func, "__qualname__", repr(self.func))
@@ -135,9 +135,9 @@ class _BoundStage:
     _method: BoundMethod
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._stage, name)
+        member = getattr(self._stage, name)
         is_maker = name in _MAKE_STAGES
-        return functools.partial(_bound_stage, found, self._method) if is_maker else found
+        return functools.partial(_bound_stage, member, self._method) if is_maker else member
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._stage(self._method.__self__, *args, **kwargs)

@@ -79,13 +79,12 @@ class Kind:
             parts = zip(self.steps(value), self.values(value), strict=True)
             return self.content(value), list(parts)
         rest, pairs = self.attributes
-        content, found = rest.read(value)
+        content, inner = rest.read(value)
         own = pairs(value)
         names = [name for name, _ in own]
-        return (*content, *names), [*found, *[(f".{name}", item) for name, item in own]]
+        return (*content, *names), [*inner, *[(f".{name}", item) for name, item in own]]
 
     def parts(self, value: Any) -> list[Part]:
-        """Return the parts of a value, each with the step to it."""
         return self.read(value)[1]
 
 
@@ -235,8 +234,8 @@ def _mapping(name: str, base: Any = None, *more: str) -> Kind:
 def _attribute_parts(name: str, *names: str) -> Kind:
     return Kind(
         name,
-        values=lambda value: [getattr(value, each) for each in names],
-        steps=lambda _: [f".{each}" for each in names],
+        values=lambda value: [getattr(value, attribute) for attribute in names],
+        steps=lambda _: [f".{attribute}" for attribute in names],
     )
 
 
@@ -252,8 +251,8 @@ def _partial_values(value: Any) -> list[Any]:
 
 def _partial_steps(value: Any) -> list[str]:
     _, args, keywords = of_partial(value)
-    given = [f".args[{place}]" for place in range(len(args))]
-    return [".func", *given, *(f".keywords[{name!r}]" for name in keywords)]
+    positional = [f".args[{number}]" for number in range(len(args))]
+    return [".func", *positional, *(f".keywords[{name!r}]" for name in keywords)]
 
 
 def _function(value: types.FunctionType) -> Content:
@@ -413,7 +412,6 @@ _BY_IDENTITY: Final = Kind("identity", _itself)
 
 
 def _find(cls: Any) -> Kind:
-    """Return the kind of a class that is not in the table."""
     if issubclass(cls, type | types.ModuleType | Enum | Tracer):
         return _BY_IDENTITY
     if issubclass(cls, jax.Array):

@@ -5,7 +5,7 @@ aux_data that JAX compares. Below it:
 
 - `fold`: turns values into tokens under a policy: `form` for keys, with a table of what "the same
   value" means for each type, and `content` for functions that are compared by content, with
-  `guards` that check fast whether anything has changed.
+  `Guards` that check fast whether anything has changed.
 - `account`: what is kept of a value to see later which part of it has changed.
 - `findings`: why a value cannot be static, with the message of each reason.
 - `portable`: statics as JSON that is valid in other processes, for checkpoints and digests.

@@ -255,20 +255,19 @@ def differences(
     """Yield the paths at which two values differ, none inside another, and what leads there."""
     if one is other:
         return
-    mine, its = (AccountFold(scope=scope).add(value, ()) for value in (one, other))
-    before, after, found = mine.account(), its.account(), set[Path]()
+    first, second = (AccountFold(scope=scope).add(value, ()) for value in (one, other))
+    before, after, paths = first.account(), second.account(), set[Path]()
     for path in {**before, **after}:
         if before.get(path) == after.get(path):
             continue
         # A part that only one of them has is a difference of what it is a part of.
         at = path if path in before and path in after else path[:-1]
-        if not any(at[:size] in found for size in range(len(at) + 1)):
-            found.add(at)
-            yield "".join(map(str, at)), mine.leading_to(at), its.leading_to(at)
+        if not any(at[:size] in paths for size in range(len(at) + 1)):
+            paths.add(at)
+            yield "".join(map(str, at)), first.leading_to(at), second.leading_to(at)
 
 
 def _read(fold: AccountFold, value: Any, path: Path) -> Sequence[Part]:
-    """Add the token of a value, and return its parts."""
     # One object in two places is not the same as two equal ones: code may test `a is b`.
     scope, table = fold.scope, kind_of(value)
     is_numbered = table.name not in _SINGLE or fold.is_numbered(value)
@@ -519,11 +518,10 @@ def _functions_in(value: Any) -> list[Part]:
     if not is_callable(value) or is_of_package(value):
         return []
     names = {id(item): name for name, item in reversed(own_attributes(value).items())}
-    return [(f".{names.get(id(each), '__wrapped__')}", each) for each in functions_in(value)]
+    return [(f".{names.get(id(part), '__wrapped__')}", part) for part in functions_in(value)]
 
 
 def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
-    """Return the attributes of an object that are compared, by name."""
     kind, is_node = type(value), _is_node(type(value))
     if table.name == "record" and not is_node:
         return table.parts(value)
@@ -531,7 +529,7 @@ def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
     if is_node:  # a leafwise class stores its statics elsewhere
         fields: Any = dataclasses.fields(cast("Any", kind))
         held = {name: held[name] for name in held if not name.startswith("__")}
-        held |= {each.name: getattr(value, each.name, MISSING) for each in fields}
+        held |= {field.name: getattr(value, field.name, MISSING) for field in fields}
     elif fold.words and is_plain_object(kind):
         shared = _data_of_class(kind, fold.words - held.keys())
         held = {name: held[name] for name in held if name in fold.words} | shared
@@ -541,8 +539,8 @@ def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
 def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
     own = [base for base in kind.__mro__ if not is_installed_module(base.__module__)]
     names = words.intersection(*[{name for base in own for name in vars(base)}])
-    found = {name: in_class(kind, name) for name in names if not name.startswith("__")}
-    return {name: each for name, each in found.items() if not is_descriptor(each)}
+    members = {name: in_class(kind, name) for name in names if not name.startswith("__")}
+    return {name: member for name, member in members.items() if not is_descriptor(member)}
 
 
 def _is_node(kind: type) -> bool:

@@ -38,9 +38,8 @@ from leafwise._objects.source.code import (
 from leafwise._objects.source.names import Chain, Root, chains_within, value_of
 from leafwise._objects.stand_ins import MISSING, ById
 from leafwise._statics import findings
-from leafwise._statics.fold import Fold, Policy, Position, Reader
+from leafwise._statics.fold import Fold, Guards, Policy, Position, Reader
 from leafwise._statics.form import READERS, consists_of_parts, read_parts
-from leafwise._statics.guards import Guards
 from leafwise._statics.reached import REACHED
 
 
@@ -157,11 +156,11 @@ def _read_function(fold: Fold, value: types.FunctionType, path: str) -> Sequence
     chains = chains_within(value.__code__)
     fold.guard.add(_of_function, value)
     fold.outer.add(functools.partial(_found, chains), value)
-    for chain, found in zip(chains, _found(chains, value), strict=True):
-        if found is MISSING:
+    for chain, item in zip(chains, _found(chains, value), strict=True):
+        if item is MISSING:
             fold.push(path, MISSING)
         elif chain.root is not Root.CELL or chain.steps:  # a cell itself is already read
-            fold.defer(found, f"{path}.__globals__[{chain.name!r}]", is_named=True)
+            fold.defer(item, f"{path}.__globals__[{chain.name!r}]", is_named=True)
     return parts
 
 
@@ -185,7 +184,6 @@ def _read_method(fold: Fold, value: types.MethodType | BoundMethod, path: str) -
 
 
 def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Read a value of a type that is not in the table."""
     cls, kind = type(value), kind_of(value).name
     is_static = fold.position is Position.STATIC
     is_open = not is_static and cls.__hash__ is None

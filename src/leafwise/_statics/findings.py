@@ -47,8 +47,7 @@ def is_array(value: Any) -> bool:
     if is_a(value, jax.Array | np.ndarray | Tracer):
         return True
     kind = type(value)
-    ways = (read(kind, name) for name in ("__array__", "__jax_array__"))
-    converts = any(way is not MISSING for way in ways)
+    converts = any(read(kind, name) is not MISSING for name in ("__array__", "__jax_array__"))
     return converts and all(read(value, name) is not MISSING for name in ("shape", "dtype"))
 
 
@@ -59,10 +58,9 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
     try:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # a user's `__hash__`
-        reraise_interrupt(error)
+        raised = _words_of(error)
         if (finding := _bad_item(path, value)) is not None:
             return finding
-        raised = f"{type(error).__name__}: {message_of(error)}"
         if isinstance(kind.__hash__, types.FunctionType):
             fix = StaticFix(f"make {name}.__hash__ return one int, from values that never change")
             return _inconsistent(path, value, f"its __hash__ raises {raised}", fix)
@@ -74,29 +72,27 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
     try:
         reflexive = bool(value == value)  # noqa: PLR0124  # this is the check
     except Exception as error:  # noqa: BLE001  # a user's `==`
-        reraise_interrupt(error)
-        raised = f"{type(error).__name__}: {message_of(error)}"
-        return _inconsistent(path, value, f"comparing it with itself raises {raised}", fix)
-    if not reflexive:
-        return _inconsistent(path, value, "it is not equal to itself", fix)
-    return None
+        reason = f"comparing it with itself raises {_words_of(error)}"
+        return _inconsistent(path, value, reason, fix)
+    return None if reflexive else _inconsistent(path, value, "it is not equal to itself", fix)
+
+
+def _words_of(error: Exception) -> str:
+    reraise_interrupt(error)
+    return f"{type(error).__name__}: {message_of(error)}"
 
 
 def _bad_item(path: str, value: Any) -> StaticFinding | None:
-    """Return the finding for the first item of a mapping that cannot be static, or None."""
-    for key, item in value.items() if is_a(value, Mapping) else ():
-        where = f"{path}[{key!r}]"
-        finding = refused(where, item) or bad_hash(where, item)
-        if finding is not None:
-            return finding
-    return None
+    items = value.items() if is_a(value, Mapping) else ()
+    named = ((f"{path}[{key!r}]", item) for key, item in items)
+    problems = (refused(where, item) or bad_hash(where, item) for where, item in named)
+    return next(filter(None, problems), None)
 
 
 def unreadable(path: str, value: Any, error: Exception) -> StaticFinding:
     """Return the finding for a value that cannot be read: its code raises, or it is too deep."""
-    cause = f"{type(error).__name__}: {message_of(error)}"
     fix = StaticFix("give its class attributes, __hash__ and __eq__ that do not raise")
-    return _unhashable(path, value, f"reading it raises {cause}", fix)
+    return _unhashable(path, value, f"reading it raises {_words_of(error)}", fix)
 
 
 def cyclic(path: str, value: Any) -> StaticFinding:
@@ -173,19 +169,19 @@ def array(path: str, value: Any) -> StaticFinding:
     if is_a(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.extended):
         fixes += (StaticFix("keep the seed, an int, and make the key where it is used"),)
     elif _is_in_containers(path):
-        wrapped = f"wrap it, as a constant table: `{field_of(path)}=lw.StaticArray(value)`"
+        name = field_of(path)
+        wrapped = f"wrap it, as a constant table: `{name}=lw.StaticArray(value)`"
         fixes += StaticFix(wrapped), _CONVERT
-        letter = getattr(getattr(value, "dtype", None), "kind", "")
-        numbers = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
-        number = numbers.get(letter)
+        number = _NUMBERS.get(getattr(getattr(value, "dtype", None), "kind", ""))
         if number is not None and not getattr(value, "shape", ()):
-            name = field_of(path)
             fixes = StaticFix(f"pass a Python number: `{name}={number}({name})`"), *fixes
     return StaticFinding("array", path, got(value), "an array has no hash", fixes)
 
 
+_NUMBERS: Final = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
+
+
 def _array_leaf(path: str, value: Any) -> StaticFinding | None:
-    """Return the finding for a pytree of another library that holds an array."""
     for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
         if leaf is not value and is_array(leaf):
             where = path + jax.tree_util.keystr(key_path)
@@ -215,7 +211,6 @@ def _frozen_code(kind: Any) -> str:
 
 
 def _hashless(path: str, value: Any) -> StaticFinding:
-    """Return the finding for a type whose ``__hash__`` is None."""
     owner = next(base for base in type(value).__mro__ if "__hash__" in base.__dict__)
     compares = isinstance(owner.__dict__.get("__eq__"), types.FunctionType)
     immutable = is_a(value, str | bytes | tuple | frozenset)
@@ -231,7 +226,6 @@ _CONVERT: Final = StaticFix("let the field convert it", of_field=True, option="f
 
 
 def _freezable(path: str, value: Any, reason: str) -> StaticFinding:
-    """Return the finding for a value that may have an immutable equivalent."""
     try:
         frozen = freeze(value)
     except (TypeError, ValueError, RecursionError):  # it has no immutable equivalent
@@ -249,7 +243,6 @@ def _unhashable(path: str, value: Any, reason: str, *fixes: StaticFix) -> Static
 
 
 def uncomparable(path: str, value: Any, reason: str) -> StaticFinding:
-    """Return the finding for a value that cannot be compared by content."""
     keep = StaticFix("build it once and keep it, compared by identity", of_field=True, option="")
     leave_out = StaticFix("do not close over it in the function")
     reason = f"it cannot be compared by content: {reason}"

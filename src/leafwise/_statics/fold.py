@@ -9,15 +9,58 @@ equal, in order; a change is at the first path whose tokens differ.
 
 import contextlib
 import enum
+import operator
+import types
 from collections import Counter
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self, TypeAlias
 
 from leafwise._objects.parts import Part
+from leafwise._objects.source.code import contents
 from leafwise._objects.stand_ins import ById
 from leafwise._statics import findings
-from leafwise._statics.guards import Guards
 from leafwise.errors import StaticFieldError, StaticFinding
+
+
+class Guards:
+    """The parts of some objects when they were read; one that is another object has changed.
+
+    Fast enough to check at each flatten whether mutable objects have changed.
+    """
+
+    __slots__ = ("_cells", "_in_cells", "_others")
+
+    def __init__(self) -> None:
+        self._cells: list[types.CellType] = []
+        self._in_cells: list[Any] = []
+        self._others: list[tuple[Callable[[Any], Any], Any, Any]] = []
+
+    def add_cells(self, function: types.FunctionType) -> None:
+        cells = function.__closure__ or ()
+        self._cells += cells
+        self._in_cells += map(contents, cells)
+
+    def add(self, read: Callable[[Any], Any], target: Any) -> None:
+        self._others.append((read, target, read(target)))
+
+    def unchanged(self) -> bool:
+        try:
+            return all(map(operator.is_, map(_CONTENTS, self._cells), self._in_cells)) and all(
+                _same(read(target), was) for read, target, was in self._others
+            )
+        except (ValueError, TypeError, AttributeError):  # an emptied cell, a value without a hash
+            return False
+
+
+_CONTENTS: Final = operator.attrgetter("cell_contents")
+
+
+def _same(now: Any, was: Any) -> bool:
+    return len(now) == len(was) and all(
+        one is two or (type(one) in (int, str, bytes) and type(two) is type(one) and one == two)
+        for one, two in zip(now, was, strict=True)
+    )
+
 
 AGAIN: Final = object()
 """The token before the number of a value that occurs again."""
@@ -109,7 +152,6 @@ class Fold:
 
     @property
     def form(self) -> tuple[Any, ...]:
-        """The canonical form: all tokens, valid if there are no findings."""
         return tuple(self.tokens)
 
     @property
@@ -121,7 +163,7 @@ class Fold:
         """Return the path of the first token that differs from an earlier form."""
         paths: list[str] = self.paths or [""]
         pairs = zip(paths, self.tokens, form, strict=False)
-        return next((path for path, mine, its in pairs if mine != its), paths[-1])
+        return next((path for path, token, earlier in pairs if token != earlier), paths[-1])
 
     def raise_findings(self, declaration: Callable[[str, str], str] | None = None) -> None:
         """Raise one error for all findings, if any; they show the `declaration` of their fields."""
@@ -235,7 +277,6 @@ class Fold:
             self._attributes, self._named = deferred
 
     def in_any_order(self, members: int) -> None:
-        """Ignore the order of the first `members` of the parts that are returned."""
         self._members = members
 
     def at_end(self, run: Callable[[], object]) -> None:

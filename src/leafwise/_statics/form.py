@@ -81,13 +81,13 @@ class OpaqueTreedef(Opaque):
 
 
 def _aux_data_of(treedef: Any) -> list[Any]:
-    found: list[Any] = []
+    every: list[Any] = []
     pending = [treedef]
     while pending:
         node = pending.pop()
-        found.append((node.node_data() or (None, None))[1])
+        every.append((node.node_data() or (None, None))[1])
         pending.extend(node.children())
-    return [each for each in found if each is not None]
+    return [aux for aux in every if aux is not None]
 
 
 @or_default(None)  # the value's own code
@@ -210,7 +210,6 @@ def _read_tuple(fold: Fold, value: tuple[Any, ...], path: str) -> Sequence[Part]
 
 
 def read_parts(fold: Fold, value: Any, path: str) -> Sequence[Part]:
-    """Add the type and content of a value, and return its parts."""
     kind = kind_of(value)
     content, parts = kind.read(value)
     fold.push(path, id(type(value)), content)
@@ -318,7 +317,7 @@ def _compared_parts(value: Any) -> list[Part]:
     cls = type(value)
     if issubclass(cls, Mapping):
         pairs = [(shorten(key, 40), key, item) for key, item in value.items()]
-        return [each for s, k, v in pairs for each in ((f" key {s}", k), (f"[{s}]", v))]
+        return [part for s, k, v in pairs for part in ((f" key {s}", k), (f"[{s}]", v))]
     if issubclass(cls, list | collections.deque):
         return [(f"[{place}]", item) for place, item in enumerate(value)]
     if cls is memoryview:

@@ -15,7 +15,7 @@ import functools
 import weakref
 from collections import deque
 from collections.abc import Callable, Container, Sequence
-from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import jax
 
@@ -25,14 +25,10 @@ from leafwise._objects.interrupts import reraise_interrupt
 from leafwise._objects.locks import new_lock
 from leafwise._statics import findings
 from leafwise._statics.account import Account
-from leafwise._statics.fold import Fold
+from leafwise._statics.fold import Fold, Guards
 from leafwise._statics.form import AS_KEY, Digest, plain_form
 from leafwise._statics.reached import change_between, reached
 from leafwise.errors import DefinitionError, StaticFieldError, StaticMutatedError
-
-if TYPE_CHECKING:
-    from leafwise._statics.guards import Guards
-
 
 LOCK: Final = new_lock()
 
@@ -120,21 +116,21 @@ def intern(
     make: Callable[[], T],
 ) -> T:
     """Return the only live token of this form, which `make` creates if needed."""
-    found = _find(table, form, hashed)
-    if found is not None:
-        return found
-    made = make()
+    known = _find(table, form, hashed)
+    if known is not None:
+        return known
+    token = make()
     with LOCK:
-        found = _find(table, form, hashed)
-        if found is not None:
-            return found
+        known = _find(table, form, hashed)
+        if known is not None:
+            return known
         # Before the list is looked up: making an entry can start a garbage collection,
         # which can empty the list, and so remove it from the table.
-        entry = WeakEntry(made, _DEAD.append)
+        entry = WeakEntry(token, _DEAD.append)
         entry.table, entry.position = table, hashed
         table.setdefault(hashed, []).append(entry)
         _forget_dead()
-    return made
+    return token
 
 
 def _find(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], hashed: int) -> T | None:
@@ -323,7 +319,6 @@ class KeyTable:
     def set_owner(
         self, owner: StaticOwner, find_owner: Callable[[type], StaticOwner] | None = None
     ) -> None:
-        """Set the owner, when the class is registered."""
         # `find_owner` finds it where the table is loaded before the class is registered, as when
         # cloudpickle sends a class by value with the table in its constructor's globals. It
         # travels with the table, so it is pickled by name.
@@ -343,7 +338,9 @@ class KeyTable:
         entry.table, entry.position = self, (ids, form)
         if form is not None:  # first: it is what makes the key the only one of its form
             self.plain[form] = entry
-            self.kept = key if _is_small(form) else self.kept
+            texts = (token for token in form if type(token) in (str, bytes))
+            is_small = len(form) < _LONG and all(len(text) < _LONG_TEXT for text in texts)
+            self.kept = key if is_small else self.kept
         self.known[ids] = entry
         if key.fixed:
             self.last = entry
@@ -354,11 +351,6 @@ _LONG: Final = 32
 """Only forms with fewer tokens keep their key alive."""
 
 _LONG_TEXT: Final = 1 << 10
-
-
-def _is_small(form: tuple[Any, ...]) -> bool:
-    texts = (each for each in form if type(each) in (str, bytes))
-    return len(form) < _LONG and all(len(each) < _LONG_TEXT for each in texts)
 
 
 def _refuse_unregistered(cls: type) -> StaticOwner:
@@ -418,7 +410,7 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
             hash(form),
             lambda: _with_reached(StaticKey(owner, values, form, canon), canon),
         )
-        if any(mine is not its for mine, its in zip(values, key.values, strict=True)):
+        if any(value is not kept for value, kept in zip(values, key.values, strict=True)):
             return key
     else:
         own = OwnStaticKey(owner, values, form, canon)
@@ -439,16 +431,16 @@ def _plain_key(
     table: KeyTable, values: tuple[Any, ...], ids: tuple[int, ...], form: tuple[Any, ...]
 ) -> StaticKey:
     """Return the key of plain values, which are never rejected and cannot change."""
-    found = table.plain.get(form, no_key)()
-    if found is not None:
-        return found
-    made = StaticKey(table.owner, values, form, None)
+    known = table.plain.get(form, no_key)()
+    if known is not None:
+        return known
+    key = StaticKey(table.owner, values, form, None)
     with LOCK:
-        found = table.plain.get(form, no_key)()
-        if found is not None:
-            return found
-        table.add(made, ids, form)
-    return made
+        known = table.plain.get(form, no_key)()
+        if known is not None:
+            return known
+        table.add(key, ids, form)
+    return key
 
 
 def _with_reached(key: StaticKey, canon: Fold) -> StaticKey:

@@ -71,7 +71,6 @@ _ENCODER: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 
 
 def class_name(cls: type) -> str:
-    """Return the ``module:qualname`` of a class, by which another process finds it."""
     # Their subclasses have other names in other versions.
     cls = next((base for base in (jax.Array, np.dtype) if issubclass(cls, base)), cls)
     name = name_of(cls) or f"{cls.__module__}:{cls.__qualname__.removesuffix(f' ({REDEFINED})')}"
@@ -135,8 +134,8 @@ class PortableReader:
         # Unions are equal in any order and either spelling.
         if typing.get_origin(value) in (typing.Union, types.UnionType):
             members = [(f"[{member}]", member) for member in typing.get_args(value)]
-            found = sorted(self._read_all(members, path), key=dump)
-            return {"class": "typing:Union", "parts": found}
+            texts = sorted(self._read_all(members, path), key=dump)
+            return {"class": "typing:Union", "parts": texts}
         if consists_of_parts(cls) or issubclass(cls, _OF_PARTS):
             return self._parts(value, path)
         if (name := name_of(value)) is not None:
@@ -149,12 +148,11 @@ class PortableReader:
         return [self._read(value, path + step) for step, value in parts]
 
     def _by_step(self, name: str, parts: Sequence[Part], path: str) -> Json:
-        """Return the JSON of a class and its parts, without missing ones."""
         parts = [part for part in parts if part[1] is not MISSING]
-        found, steps = self._read_all(parts, path), [step for step, _ in parts]
+        texts, steps = self._read_all(parts, path), [step for step, _ in parts]
         is_distinct = len(set(steps)) == len(steps) and steps != [""]
-        by_step = dict(zip(steps, found, strict=True))
-        return {"class": name, "parts": by_step if is_distinct else found}
+        by_step = dict(zip(steps, texts, strict=True))
+        return {"class": name, "parts": by_step if is_distinct else texts}
 
     def _parts(self, value: Any, path: str) -> Json:
         """Return the JSON of a value by its parts: those of its kind, and its attributes."""
@@ -183,20 +181,19 @@ class PortableReader:
         count, *limit = content
         builtin = {"deque": "list", "mapping": "dict"}.get(kind.name, kind.name)
         end = 2 * count if builtin == "dict" else count
-        found = self._read_all(parts[:end], path)
+        texts = self._read_all(parts[:end], path)
         if builtin == "dict":
-            pairs = zip(found[:count], found[count:], strict=True)
-            found = [{"class": "tuple", "parts": list(pair)} for pair in pairs]
+            pairs = zip(texts[:count], texts[count:], strict=True)
+            texts = [{"class": "tuple", "parts": list(pair)} for pair in pairs]
         elif not (kind.is_ordered or self._in_order):
-            found.sort(key=dump)
-        items = {"class": builtin, "parts": found}
+            texts.sort(key=dump)
+        items = {"class": builtin, "parts": texts}
         if name == builtin:
             return items
         rest = self._by_step(name, [*((".maxlen", most) for most in limit), *parts[end:]], path)
         return {"class": name, "parts": {"": items, **rest["parts"]}}
 
     def method(self, value: Any, path: str) -> Json:
-        """Return the JSON of a bound method: its receiver and its name."""
         name = getattr(value, "__name__", "")
         if getattr(value.__self__, name, None) != value:
             return self._opaque(value, path)
@@ -331,8 +328,8 @@ def by_step(value: Json) -> dict[str, Json]:
         case {"class": _, "parts": dict(parts)}:
             return parts
         case {"class": "dict", "parts": [*pairs]}:
-            found = [pair["parts"] for pair in pairs]
-            return {f"[{format_json(key)}]": item for key, item in found}
+            items = [pair["parts"] for pair in pairs]
+            return {f"[{format_json(key)}]": item for key, item in items}
         case {"class": "tuple" | "list", "parts": [*parts]}:
             return {f"[{place}]": part for place, part in enumerate(parts)}
         case _:
@@ -342,12 +339,12 @@ def by_step(value: Json) -> dict[str, Json]:
 def in_one_order(value: Json) -> Json:
     """Return JSON with the members of sets sorted."""
     if isinstance(value, list):
-        return [in_one_order(each) for each in value]
+        return [in_one_order(part) for part in value]
     if not isinstance(value, dict):
         return value
-    found = {key: in_one_order(each) for key, each in value.items()}
-    is_set = found.get("class") in ("set", "frozenset")
-    return found | ({"parts": sorted(found["parts"], key=dump)} if is_set else {})
+    ordered = {key: in_one_order(part) for key, part in value.items()}
+    is_set = ordered.get("class") in ("set", "frozenset")
+    return ordered | ({"parts": sorted(ordered["parts"], key=dump)} if is_set else {})
 
 
 def format_json(value: Json) -> str:
@@ -360,14 +357,14 @@ def format_json(value: Json) -> str:
         case {"class": "opaque", "parts": [*_, name]}:
             return f"opaque {name}"
         case {"class": "dict", "parts": [*pairs]}:
-            found = [": ".join(map(format_json, pair["parts"])) for pair in pairs]
-            return f"{{{', '.join(found)}}}"
+            texts = [": ".join(map(format_json, pair["parts"])) for pair in pairs]
+            return f"{{{', '.join(texts)}}}"
         case {"class": name, "parts": dict(parts)}:
-            given = [format_json(parts[""])] if "" in parts else []
+            texts = [format_json(parts[""])] if "" in parts else []
             named = [
                 f"{step.removeprefix('.')}={format_json(parts[step])}" for step in parts if step
             ]
-            return f"{name}({', '.join(given + named)})"
+            return f"{name}({', '.join(texts + named)})"
         case {"class": name, "parts": [*parts]}:
             start, end = _BRACKETS.get(name, (f"{name}(", ")"))
             comma = "," if name == "tuple" and len(parts) == 1 else ""

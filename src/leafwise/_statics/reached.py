@@ -65,8 +65,8 @@ def change_between(
         if (new := next(added, None)) is not None:  # an item or an attribute
             way = "".join(map(str, new))
             return way, f"{way} was absent, now {shorten(now[new].shown, 60)}"
-        shown, found = shorten_both(was.shown, token.shown, 60)
-        return way, f"{way} was {shown}, now {'another ' * (shown == found)}{found}"
+        earlier, text = shorten_both(was.shown, token.shown, 60)
+        return way, f"{way} was {earlier}, now {'another ' * (earlier == text)}{text}"
     return None
 
 

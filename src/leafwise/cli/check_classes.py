@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import math
 import signal
 import sys
@@ -56,8 +57,6 @@ WarningKey = tuple[str, str]
 
 @dataclasses.dataclass(frozen=True)
 class CheckOptions:
-    """What to check, and how."""
-
     laws: tuple[Law, ...] = tuple(Law)
     fields: bool = True
     only: tuple[str, ...] = ()
@@ -79,7 +78,6 @@ class CheckOptions:
 
     @property
     def drawing(self) -> Any:
-        """The Hypothesis settings and the seed to draw instances with."""
         settings = hypothesis.settings(max_examples=self.examples, derandomize=False)
         return {"settings": settings, "seed": self.seed}
 
@@ -124,10 +122,9 @@ def run_checks(
             is_done.set()
     if not interrupted and not any(result.error for result in results):  # which may have the field
         names = dict.fromkeys(name for result in results for name in result.fields)
-        for name in options.only:
-            if name not in names:
-                they_have = ", ".join(names) or "none"
-                raise UsageError(f"--field {name}: no class has this field: they have {they_have}")
+        for name in (name for name in options.only if name not in names):
+            they_have = ", ".join(names) or "none"
+            raise UsageError(f"--field {name}: no class has this field: they have {they_have}")
     longer = f"`--timeout {2 * options.seconds:g}` takes longer"
     late = [f"{result.name}: {text}: {longer}" for result in results if (text := _late(result))]
     return CheckRun(tuple(results), (*targets.notes, *late), interrupted)
@@ -150,7 +147,6 @@ def _late(result: ClassResult) -> str:
 
 
 def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, ...]:
-    """Return the laws with these names, or all laws without names."""
     try:
         chosen, left_out = chosen_laws("--law", names), chosen_laws("--without", without)
     except ValueError as error:
@@ -168,28 +164,25 @@ def check_class(
     cls = target.cls
     options = dataclasses.replace(options, until=time.process_time() + options.seconds)
     file, line = source_location(cls)
-    result = ClassResult(
-        target.name, library=library_of(cls), flattened_by=flattened_by(cls), file=file, line=line
-    )
+    result = functools.partial(ClassResult, target.name, library=library_of(cls), file=file)
+    result = functools.partial(result, flattened_by=flattened_by(cls), line=line)
     known = set() if known is None else known
     # A class that warns would warn for each drawn value.
     with warnings.catch_warnings(action="ignore"):
         example, problem, is_refused = _build(target, options)
         if example is None:
-            return dataclasses.replace(result, error=problem)
-        result = dataclasses.replace(result, instance=short_repr(example.base, _WIDTH))
+            return result(error=problem)
+        result = functools.partial(result, instance=short_repr(example.base, _WIDTH))
         if not problem or is_refused:
-            result = dataclasses.replace(result, fields=tuple(field_order(example.base)))
+            result = functools.partial(result, fields=tuple(field_order(example.base)))
         if is_refused:  # JAX cannot flatten or unflatten it, perhaps only with tracers
             few = dataclasses.replace(options, laws=(Law.ROUND_TRIP, Law.TRANSFORMATIONS))
             tried = try_laws(st.just(example.base), few, example.base)
             if broken := [law for law in tried if law.verdict.is_bad]:
-                return dataclasses.replace(result, laws=tuple(broken[:1]))
+                return result(laws=tuple(broken[:1]))
         if problem:
             # Left out only if it is known not to be an argument of jitted functions.
-            if target.optional:
-                return dataclasses.replace(result, left_out=problem)
-            return dataclasses.replace(result, error=problem)
+            return result(left_out=problem) if target.optional else result(error=problem)
         rows: list[FieldChange] = []
         try:
             with time_limit(options.left):
@@ -201,14 +194,13 @@ def check_class(
         laws = try_laws(cls, options, example.base, known) if options.laws else []
     if options.warnings_as_errors:
         rows, laws = list(map(_as_error, rows)), list(map(_as_error, laws))
-    return dataclasses.replace(result, rows=tuple(rows), laws=tuple(_marked(laws, known)))
+    return result(rows=tuple(rows), laws=tuple(_marked(laws, known)))
 
 
 def _build(target: CheckTarget, options: CheckOptions) -> tuple[Example | None, str, bool]:
     """Return an example of a class, why it cannot be checked, and whether that is a fault."""
     cls: Any = target.cls
-    example: Example | None = None
-    is_refused = False
+    example, is_refused = None, False
     try:
         with time_limit(options.left):
             example = Example(cls)
@@ -284,14 +276,8 @@ def _first_failures(
         tried: list[Law] = []
         try:
             with time_limit(0.75 * options.left):  # a law that never ends leaves time for others
-                late = try_each(
-                    strategy,
-                    laws,
-                    broken=failures,
-                    until=options.half,
-                    on_law=tried.append,
-                    **options.drawing,
-                )
+                limits: Any = {"until": options.half, **options.drawing}
+                late = try_each(strategy, laws, broken=failures, on_law=tried.append, **limits)
             note = late or note
             break
         except CannotBuildError:
@@ -309,7 +295,6 @@ def _first_failures(
 
 
 def _result(cls: Any, law: Law, error: BaseException, options: CheckOptions) -> LawResult:
-    """Return the result for a law that raised an error."""
     if isinstance(error, TooLong):
         return LawResult(str(law), CheckVerdict.NOT_CHECKED, message=options.timeout_message)
     if not isinstance(error, LawViolation):

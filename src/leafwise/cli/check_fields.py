@@ -1,11 +1,12 @@
 """Changing each field alone: the edits that are made, and a row for each."""
 
-import enum
 import itertools
 import math
+import re
 import time
 import typing
 from collections.abc import Collection, Iterator
+from enum import Enum
 from typing import Any, Final
 
 import jax
@@ -16,7 +17,8 @@ from leafwise._compare.changes import is_function
 from leafwise._findings.reasons import Outcome
 from leafwise._findings.words import without_addresses
 from leafwise._jit.jax_errors import as_static
-from leafwise._objects.attributes import has_mutable_state
+from leafwise._objects.attributes import compares_by_identity, never_changes
+from leafwise._objects.classes import is_a
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
 from leafwise._objects.source.code import is_installed_module
@@ -64,7 +66,7 @@ class Example:
 
     def __init__(self, cls: Any) -> None:
         self.cls = cls
-        if is_user_registered(cls) or issubclass(cls, enum.Enum):
+        if is_user_registered(cls) or issubclass(cls, Enum):
             strategies = [st.from_type(cls).map(lambda instance: (None, instance))]
         elif is_abstract(cls):
             raise CannotBuildError(
@@ -84,7 +86,6 @@ class Example:
 
     @cached_property
     def probe(self) -> SubjectProbe:
-        """Jitted functions that were called with the instance."""
         return SubjectProbe(for_jit(self.base))
 
 
@@ -139,9 +140,10 @@ def untraceable(example: Example) -> str:
 
 
 def _fix_of_untraceable(owner: Any, name: str, leaf: Any) -> str:
-    """Return the fix for a leaf that no jitted function accepts."""
-    cls = type(leaf)
-    if has_mutable_state(leaf):
+    cls: Any = type(leaf)
+    is_open = compares_by_identity(cls) or (cls.__hash__ is None and hasattr(leaf, "__dict__"))
+    is_open &= not (callable(leaf) or never_changes(cls) or is_a(leaf, Enum | dict | list | set))
+    if is_open and cls.__module__ != "builtins":
         is_own = not is_installed_module(cls.__module__)
         end = f"or make {cls.__name__} an `@lw.pytree`" if is_own else "as its library does"
         return f"it is a mutable object: take its value out before the call, {end}"
@@ -186,24 +188,24 @@ def for_jit(tree: Any) -> Any:
     def numeric_or_none(leaf: Any) -> Any:
         return leaf if is_numeric(leaf) else None
 
-    def without_the_rest(node: Any) -> Any:
+    def numbers_in(node: Any) -> Any:
         return jax.tree.map(numeric_or_none, node) if is_module(node) else node
 
-    if not any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module))):
-        return tree
-    return jax.tree.map(without_the_rest, tree, is_leaf=is_module)
+    has_modules = any(map(is_module, jax.tree.leaves(tree, is_leaf=is_module)))
+    return jax.tree.map(numbers_in, tree, is_leaf=is_module) if has_modules else tree
 
 
 def _label(kind: EditKind) -> str:
-    if kind is EditKind.CONTAINER:
-        return "structure"
-    return str(kind).removeprefix("leaf ").removeprefix("static ")
+    is_structure = kind is EditKind.CONTAINER
+    return "structure" if is_structure else re.sub("^(leaf|static) ", "", kind)
 
 
 def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
     """Call a jitted function that was called with the instance with the edited one."""
     kind = _label(edit.kind)
-    if _is_hidden(example.base, edit):
+    is_in_module = edit.kind is EditKind.CONTAINER and for_jit(example.base) is not example.base
+    # A change only of leaves that `for_jit` removes.
+    if is_in_module and not all(map(is_numeric, jax.tree.leaves((edit.before, edit.after)))):
         return FieldChange(edit.path, static, kind, edit.change)
     seen = example.probe.try_observe(for_jit(edit.edited))
     if seen is None:
@@ -211,10 +213,9 @@ def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
     verdict, note = _judge(edit, seen, kind, static=static)
     if verdict is CheckVerdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
         verdict = CheckVerdict.VIOLATION if is_own(example.cls) else CheckVerdict.WARNING
-    traces, compiles = seen.counts.traces, seen.counts.compiles
-    return FieldChange(
-        edit.path, static, kind, edit.change, str(seen.expected), traces, compiles, verdict, note
-    )
+    counts = seen.counts.traces, seen.counts.compiles
+    changed = edit.path, static, kind, edit.change, str(seen.expected)
+    return FieldChange(*changed, *counts, verdict, note)
 
 
 def _judge(
@@ -232,13 +233,6 @@ def _judge(
     return CheckVerdict.OK, ""
 
 
-def _is_hidden(base: Any, edit: Edit[Any]) -> bool:
-    """Return whether a change is only of leaves that `for_jit` removes."""
-    if edit.kind is not EditKind.CONTAINER or for_jit(base) is base:
-        return False
-    return not all(map(is_numeric, jax.tree_util.tree_leaves((edit.before, edit.after))))
-
-
 FieldEdit = Edit[Any] | tuple[str, str]
 """An edit of one field, or, if it cannot be made, its kind and why."""
 
@@ -247,8 +241,7 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     """Yield the edits of a static to another value, and to an equal value of another type."""
     position = next((position for position in example.positions if position.path == name), None)
     if position is None or position.make is None:
-        is_new = position is None
-        why = "computed, not in the treedef" if is_new else "not a parameter of the constructor"
+        why = "not a parameter of the constructor" if position else "computed, not in the treedef"
         yield "value", _NOT_CHANGED if parameter_for(example.cls, name) else why
         return
 
@@ -260,18 +253,17 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
             distinct = bool(before != jax.tree_util.tree_structure(edit.edited))
         return distinct and jax_equal(edit.before, edit.after) is not True
 
-    value, twin = EditKind.STATIC_VALUE, EditKind.STATIC_TYPE
-    options = options_of([position], [value])
+    kind, options = EditKind.STATIC_VALUE, options_of([position], [EditKind.STATIC_VALUE])
     try:
-        annotated = by_annotation(position)
-        if annotated is not None:
-            options = {value: [(position, annotated)]}
+        if (annotated := by_annotation(position)) is not None:
+            options = {kind: [(position, annotated)]}
         yield find(edits_of(options), is_other)
     except CannotBuildError as error:
         yield "value", without_addresses(str(error)).splitlines()[0]
     except LookupError:
         yield "value", "no other value was found"
-    edits = (make_edit(twin, position, other) for other in twins(position.value))
+    kind = EditKind.STATIC_TYPE
+    edits = (make_edit(kind, position, other) for other in twins(position.value))
     yield from itertools.islice(filter(None, edits), 1)
 
 

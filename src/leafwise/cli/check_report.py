@@ -4,7 +4,6 @@ import ast
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final, TextIO
 
 from rich.console import Console
@@ -12,20 +11,19 @@ from rich.table import Table
 from rich.text import Text
 
 from leafwise._findings.words import annotation, count
+from leafwise._objects.source.call_site import tree_of
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
 
-_STYLES: Final = {
+_STYLES: Final = dict.fromkeys(CheckVerdict, "bold red") | {
     CheckVerdict.OK: "green",
-    CheckVerdict.MISMATCH: "bold red",
-    CheckVerdict.VIOLATION: "bold red",
     CheckVerdict.WARNING: "yellow",
-    CheckVerdict.ERROR: "bold red",
     CheckVerdict.NOT_CHECKED: "bold yellow",
     CheckVerdict.SKIPPED: "dim",
 }
 _MANY: Final = 20
 """With more classes, those without a problem are only counted."""
 _COLUMNS: Final = {"fields": 6, "changes": 7, "laws": 5}
+_RESULT: Final = 24  # characters at least
 
 
 class CheckPrinter:
@@ -33,8 +31,7 @@ class CheckPrinter:
 
     def __init__(self, console: Console, *, verbose: bool = False, quiet: bool = False) -> None:
         self._console = console
-        self._quiet = quiet
-        self._verbose = verbose and not quiet
+        self._quiet, self._verbose = quiet, verbose and not quiet
         self._names: list[str] = []
         self._lines = 0
 
@@ -54,7 +51,6 @@ class CheckPrinter:
         self._console.file.flush()
 
     def finish(self, run: CheckRun) -> None:
-        """Print the problems of each class, the notes, and a summary."""
         if self._verbose and any(result.laws for result in run.classes):
             for result in run.classes:
                 self._print_line(result)
@@ -88,8 +84,7 @@ class CheckPrinter:
     def _print_line(self, result: ClassResult) -> None:
         self._lines += 1
         table = _table(show_header=self._lines == 1)
-        results = 24  # characters at least
-        left = self._console.width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS) - results
+        left = self._console.width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS) - _RESULT
         longest = max(map(len, [*self._names, "class"]))
         table.add_column("class", overflow="fold", width=max(10, min(longest, left)))
         for title, width in _COLUMNS.items():
@@ -189,7 +184,6 @@ def _counted(results: Sequence[ClassResult]) -> list[tuple[str, str]]:
 
 
 def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
-    """Return one line: the numbers of classes, changes and laws, and their outcome."""
     rows = sum(len(result.tried) for result in run.classes)
     laws = sum(len(result.laws) for result in run.classes)
     classes = sum(not result.is_module for result in run.classes)
@@ -276,7 +270,6 @@ def _in_full(title: tuple[str, str], law: LawResult) -> Iterator[Text]:
 
 
 def as_github(run: CheckRun) -> str:
-    """Return a run as GitHub Actions annotations, one for each finding."""
     unchecked = "notice" if run.allow_unchecked else "error"
     lines: list[str] = []
     for result in run.classes:
@@ -290,14 +283,12 @@ def as_github(run: CheckRun) -> str:
 
 
 def _findings(result: ClassResult) -> Iterator[tuple[CheckVerdict, str, str, str]]:
-    """Yield the annotations of a class: verdict, title, text, and path of the field."""
     if result.error:
         yield CheckVerdict.NOT_CHECKED, "", result.error, ""
-    for row in result.rows:
-        if row.verdict.is_reported:
-            parts = (f"{result.name}.{row.field}", row.kind, row.change)
-            text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
-            yield row.verdict, "field-change", text, f".{row.field}"
+    for row in (row for row in result.rows if row.verdict.is_reported):
+        parts = (f"{result.name}.{row.field}", row.kind, row.change)
+        text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
+        yield row.verdict, "field-change", text, f".{row.field}"
     for law in result.laws:
         if law.verdict.is_reported or law in result.warnings:
             yield law.verdict, law.law, law.message or f"{result.name}: {law.law}", law.path
@@ -306,8 +297,8 @@ def _findings(result: ClassResult) -> Iterator[tuple[CheckVerdict, str, str, str
 def _field_line(result: ClassResult, path: str) -> int:
     """Return the line that declares a field, or the line of the class if none does."""
     name = re.sub(r"^[^.]*\.(\w+).*", r"\1", path)
-    with contextlib.suppress(OSError, SyntaxError, UnicodeDecodeError):
-        for node in ast.walk(ast.parse(Path(result.file).read_text(encoding="utf-8"))):
+    with contextlib.suppress(SyntaxError):
+        for node in ast.walk(tree_of(result.file)):
             first = min((tag.lineno for tag in getattr(node, "decorator_list", ())), default=0)
             if isinstance(node, ast.ClassDef) and result.line in (first, node.lineno):
                 for statement in node.body:

@@ -13,8 +13,6 @@ from leafwise.testing._format import users_frames
 
 
 class CheckVerdict(enum.StrEnum):
-    """The outcome of a change or a law."""
-
     OK = "ok"  # as predicted and as promised
     MISMATCH = "mismatch"  # JAX did something other than predicted
     VIOLATION = "violation"  # as predicted, but not as promised; for a law: broken
@@ -25,7 +23,6 @@ class CheckVerdict(enum.StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether this verdict makes a class fail."""
         return self in (CheckVerdict.MISMATCH, CheckVerdict.VIOLATION, CheckVerdict.ERROR)
 
     @property
@@ -99,7 +96,6 @@ class ClassResult:
 
     @property
     def unchecked(self) -> bool:
-        """Whether the class, a change or a law could not be checked."""
         return bool(self.error) or CheckVerdict.NOT_CHECKED in self._verdicts
 
     @property

@@ -217,7 +217,6 @@ def _is_package(name: str) -> bool:
 
 
 def load_module(place: str) -> types.ModuleType:
-    """Import a module by name, or a file by path."""
     if not place:
         raise UsageError("an empty target: name a module, module:Class, a file or a directory")
     try:
@@ -246,7 +245,6 @@ def _raised(error: BaseException) -> str:
 
 
 def _load_file(path: Path) -> types.ModuleType:
-    """Import a file, as a module of its package if it is in one."""
     if not path.is_file():
         raise UsageError(f"{path}: there is no such file")
     path = path.resolve()

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import hashlib
 import json
-import linecache
 import os
 import sys
 import threading
@@ -51,7 +50,7 @@ from leafwise._jax.events import EventKind
 from leafwise._jax.operations import Operations, read_operations
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
-from leafwise._objects.source.call_site import Site
+from leafwise._objects.source.call_site import Site, tree_of
 from leafwise._objects.source.code import names_of
 from leafwise._objects.text import got
 from leafwise._programs.description import Record, describe_tree
@@ -211,8 +210,8 @@ def _site_of(large: Sequence[Capture]) -> SiteRecord | None:
     if not large:
         return None
     where, name = large[0].where, large[0].name.partition(".")[0]
-    tree = ast.parse("".join(linecache.getlines(where.file)))
-    names = (node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == name)
+    nodes = ast.walk(tree_of(where.file))
+    names = (node for node in nodes if isinstance(node, ast.Name) and node.id == name)
     lines = [node.lineno for node in names if isinstance(node.ctx, ast.Store)]
     return SiteRecord.of(Site(where.file, lines[0] if len(lines) == 1 else where.line, ""))
 

@@ -3,7 +3,7 @@
 The functions below and `strategies` are public; private files have an underscore.
 
 - `_check`: `check_pytree`, which tests the laws on drawn instances (`_laws`). Start here.
-- `_recompilation` and `_only_on`: claims about which changes retrace, tested on JAX itself
+- `_recompilation`: claims about which changes retrace, tested on JAX itself
   (`_subject` calls the jitted function and counts).
 - `strategies`: instances of any class, and edits of one place at a time.
 - `_budget_markers`: the budgets and the log of the pytest plugin's markers and fixture.
@@ -20,15 +20,14 @@ from leafwise.testing._laws.law import Law
 if TYPE_CHECKING:
     from leafwise.testing import strategies
     from leafwise.testing._check import check_pytree
-    from leafwise.testing._only_on import OnlyOn, recompiles_only_on
-    from leafwise.testing._recompilation import check_recompilation
+    from leafwise.testing._recompilation import OnlyOn, check_recompilation, recompiles_only_on
 
 # Hypothesis is loaded with the first name that needs it.
 _MODULES = {
-    "OnlyOn": "_only_on",
+    "OnlyOn": "_recompilation",
     "check_pytree": "_check",
     "check_recompilation": "_recompilation",
-    "recompiles_only_on": "_only_on",
+    "recompiles_only_on": "_recompilation",
     "strategies": "strategies",
 }
 

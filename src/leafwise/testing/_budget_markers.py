@@ -17,8 +17,6 @@ Most = int | None
 
 
 class Limit(NamedTuple):
-    """What one marker allows."""
-
     nodeid: str
     allowed: dict[str, Most]
     of: Of
@@ -134,13 +132,10 @@ def watch_in(blocks: contextlib.ExitStack, log: Log) -> None:
     blocks.callback(unwatch_events, log.add)
 
 
-_MOST = 50
+_MOST: Final = 50
 
 
 def text_of(log: Log) -> str:
-    """Return the text of a log for a test's report."""
-    text = [str(log).split("\n")[0]]
-    text += ["  " + str(event).replace("\n", "\n  ") for event in log.events[:_MOST]]
-    if len(log) > _MOST:
-        text.append(f"  ... and {len(log) - _MOST} more")
-    return "\n".join(text)
+    lines = [str(log).split("\n")[0], *map(str, log.events[:_MOST])]
+    lines += [f"... and {len(log) - _MOST} more"] * (len(log) > _MOST)
+    return "\n".join(lines).replace("\n", "\n  ")

@@ -58,8 +58,7 @@ class Subject:
         if fun is None:
 
             def leafwise_probe(tree: Any) -> Any:
-                leaves = jax.tree_util.tree_leaves(tree)
-                return leaves if uses_leaves else ()
+                return jax.tree_util.tree_leaves(tree) if uses_leaves else ()
 
             fun, self.name = leafwise_probe, leafwise_probe.__name__
         if inspect.ismethod(fun):  # its first argument is bound: static_argnums skip it
@@ -84,7 +83,6 @@ class Subject:
         return frozenset({*numbered, *self._statics.names})
 
     def fresh(self) -> "Subject":
-        """Return the function without its programs."""
         if not self._filtered:
             self.jitted.clear_cache()
             return self

@@ -5,6 +5,7 @@ each run of a line that was asked about: two compiles on one line may be of one 
 Before 3.12, or if all tool ids are taken, nothing is counted.
 """
 
+import ast
 import functools
 import inspect
 import itertools
@@ -16,6 +17,15 @@ import sysconfig
 import types
 from pathlib import Path
 from typing import Any, Final, NamedTuple
+
+
+def add_source(file: str, source: str) -> None:
+    """Add code that is in no file of this name, so that tracebacks show it."""
+    linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
+
+
+def tree_of(file: str) -> ast.Module:
+    return ast.parse("".join(linecache.getlines(file)))
 
 
 class Site(NamedTuple):
@@ -221,10 +231,9 @@ def stop_counting() -> None:
 
 
 def _take_tool() -> bool:
-    """Claim a tool id, once; return whether one was free."""
     global _tool  # noqa: PLW0603  # one per process
     if _tool is None and _MONITORING is not None:
-        _tool = next((each for each in _TOOLS if _MONITORING.get_tool(each) is None), -1)
+        _tool = next((tool for tool in _TOOLS if _MONITORING.get_tool(tool) is None), -1)
         if _tool >= 0:
             _MONITORING.use_tool_id(_tool, "leafwise")
             _MONITORING.register_callback(_tool, _MONITORING.events.LINE, _on_line)
@@ -232,8 +241,7 @@ def _take_tool() -> bool:
     return _tool is not None and _tool >= 0
 
 
-def _on_start(code: types.CodeType, _: int) -> Any:
-    """Count a run of a one-line function, such as a lambda, which emits no line event."""
+def _on_start(code: types.CodeType, _: int) -> Any:  # of a lambda, which emits no line event
     return _on_line(code, code.co_firstlineno)
 
 

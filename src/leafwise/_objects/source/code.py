@@ -108,14 +108,14 @@ def computed_names(cls: type) -> frozenset[str]:
         code = getattr(function_in(member), "__code__", None)
         if not is_a(code, types.CodeType) or STORING.isdisjoint(code.co_names):
             continue
-        texts, given = {each for each in code.co_consts if type(each) is str}, parameters(code)
-        if name in _CONSTRUCTORS or len(given) != 1:
+        texts, taken = {const for const in code.co_consts if type(const) is str}, parameters(code)
+        if name in _CONSTRUCTORS or len(taken) != 1:
             stated |= texts
             continue
         computed |= texts
-        found = dis.get_instructions(code) if "__setattr__" in code.co_names else ()
-        for holder, text in itertools.pairwise(found):
-            if holder.opname.startswith("LOAD_FAST") and holder.argval != given[0]:
+        instructions = dis.get_instructions(code) if "__setattr__" in code.co_names else ()
+        for holder, text in itertools.pairwise(instructions):
+            if holder.opname.startswith("LOAD_FAST") and holder.argval != taken[0]:
                 stated.add(text.argval)
     return frozenset(computed - stated)
 
@@ -166,15 +166,15 @@ def names_of(value: Any) -> tuple[str, str]:
 
 def find_by_name(module: str, name: str) -> Any:
     """Return what a qualified name refers to in a loaded module, or None."""
-    found: Any = sys.modules.get(module)
+    value: Any = sys.modules.get(module)
     for part in name.split("."):
-        found = getattr(found, part, None)
-    return found
+        value = getattr(value, part, None)
+    return value
 
 
 def is_redefinition(one: type, other: type) -> bool:
     """Return whether two classes have one name, which leads to a class, unlike a local one."""
-    names = [each.__qualname__.removesuffix(f" ({REDEFINED})") for each in (one, other)]
+    names = [cls.__qualname__.removesuffix(f" ({REDEFINED})") for cls in (one, other)]
     is_same_name = module_of(one) == module_of(other) and names[0] == names[1]
     return one is not other and is_same_name and is_a(find_by_name(module_of(one), names[0]), type)
 

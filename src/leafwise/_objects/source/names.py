@@ -12,6 +12,7 @@ import itertools
 import sys
 import types
 from collections import Counter
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -47,33 +48,39 @@ class Chain(NamedTuple):
 @per_class
 def chains_of(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object, each once, except those that it only writes to."""
-    return _Scan(code).chains()
+    instructions = [step for step in dis.get_instructions(code) if step.opname not in _SILENT]
+    written, lines = _only_written(instructions, code.co_freevars), dict[Chain, int]()
+    for chain, place, is_whole, end in _readings(code, instructions):
+        is_target = end.opname in _TARGETS and end.opname.endswith("_ATTR") is is_whole
+        if not is_target and place not in written:
+            lines.setdefault(chain._replace(line=0), chain.line)
+    return tuple(chain._replace(line=line) for chain, line in lines.items())
 
 
 def all_chains(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object and of the functions inside it, which may run."""
-    found, given = list(chains_of(code)), parameters(code)
+    chains, taken = list(chains_of(code)), parameters(code)
     for inner in code.co_consts:
-        for each in all_chains(inner) if isinstance(inner, types.CodeType) else ():
-            is_cell = each.root is Root.CELL and each.name in code.co_cellvars
-            if is_cell and each.name in given:
-                found.append(each._replace(root=Root.LOCAL))
-            elif each.root is not Root.LOCAL and not is_cell:
-                found.append(each)
-    return tuple(dict.fromkeys(found))
+        for chain in all_chains(inner) if isinstance(inner, types.CodeType) else ():
+            is_cell = chain.root is Root.CELL and chain.name in code.co_cellvars
+            if is_cell and chain.name in taken:
+                chains.append(chain._replace(root=Root.LOCAL))
+            elif chain.root is not Root.LOCAL and not is_cell:
+                chains.append(chain)
+    return tuple(dict.fromkeys(chains))
 
 
 def chains_within(code: types.CodeType) -> tuple[Chain, ...]:
     """Return the chains of a code object and of the functions inside it, without parameters."""
-    return tuple(each for each in all_chains(code) if each.root is not Root.LOCAL)
+    return tuple(chain for chain in all_chains(code) if chain.root is not Root.LOCAL)
 
 
 def names_stored(code: types.CodeType) -> set[str]:
     """Return the attributes and outer variables that code assigns, and ``[`` if also items."""
     stored = {"["} if MUTATORS.intersection(code.co_names) else set[str]()
-    for each in dis.get_instructions(code):
-        if each.opname.startswith(("STORE_", "DELETE_")) and "FAST" not in each.opname:
-            stored.add(each.argval if isinstance(each.argval, str) else "[")
+    for step in dis.get_instructions(code):
+        if step.opname.startswith(("STORE_", "DELETE_")) and "FAST" not in step.opname:
+            stored.add(step.argval if isinstance(step.argval, str) else "[")
     return stored
 
 
@@ -143,137 +150,127 @@ _Place: TypeAlias = tuple[int | None, int]
 """Line and column. All instructions that act on ``a``, ``a.b``, ``a.b[i]`` begin at the ``a``."""
 
 
-class _Scan:
-    """One scan, with the current chain and a constant after it, which may be a key."""
+def _readings(
+    code: types.CodeType, instructions: list[dis.Instruction]
+) -> Iterator[tuple[Chain, _Place | None, bool, dis.Instruction]]:
+    """Yield each chain, where it begins, whether all of it is read, and what ends it.
 
-    def __init__(self, code: types.CodeType) -> None:
-        instructions = dis.get_instructions(code)
-        self._instructions = [step for step in instructions if step.opname not in _SILENT]
-        self._found: dict[Chain, int] = {}
-        self._free = frozenset(code.co_freevars)
-        self._cells = self._free | {*code.co_cellvars}
-        self._names = {name: Chain(Root.LOCAL, name, (), 0) for name in parameters(code)}
-        stored = Counter(name for step in self._instructions for name in _names_stored(step))
-        once = {name for name, times in stored.items() if times == 1}
-        # The variables that only one instruction stores to, and no caller.
-        self._once = once - self._names.keys() - self._cells
-        self._written = self._only_written()
-        self._line = code.co_firstlineno
-        self._place: _Place | None = None
-        self._top: Chain | None = None
-        self._outer: Chain | None = None  # which ended where the current one began
-        self._key: Item | None = None
-        self._module: Chain | None = None
-
-    def chains(self) -> tuple[Chain, ...]:
-        for index, each in enumerate(self._instructions):
-            self._line = (each.positions and each.positions.lineno) or self._line
-            if each.opname == "IMPORT_NAME":
-                level, names = (before.argval for before in self._instructions[index - 2 : index])
-                name = "." * level + (each.argval if names else each.argval.partition(".")[0])
-                self._top = self._module = Chain(Root.IMPORT, name, (), self._line)
-            elif not self._go_on(each):
-                self._outer = self._top
-                self._end(each)
-                self._begin(each)
-        return tuple(chain._replace(line=line) for chain, line in self._found.items())
-
-    def _go_on(self, each: dis.Instruction) -> bool:
-        """Extend the current chain by an instruction, and return whether that was possible."""
-        top, op, step = self._top, each.opname, each.argval
-        if op == "IMPORT_FROM":
-            top = top or self._module
-        if top is None:
-            return False
-        if op in ("SWAP", "POP_TOP"):  # `import a.b.c as m` drops `a` and `a.b`
-            return top.root is Root.IMPORT
-        is_type = self._outer is not None and self._outer[:3] == _TYPE
-        if op == "CALL" and each.arg == 1 and is_type and self._key is None:  # type(self)
-            self._found.setdefault(top._replace(line=0), top.line)
-            self._outer = None
-            op, step = "LOAD_ATTR", "__class__"
-        if op in _CONSTANTS and self._key is None and type(step) in (str, int):
-            self._key = Item(step)
-            return True
-        if self._key is not None:
-            if op != "BINARY_SUBSCR" and each.argrepr != "[]":
-                return False
-            step, self._key = self._key, None
-        elif op not in _ATTRIBUTES:
-            return False
-        self._top = top._replace(steps=(*top.steps, step))
-        self._place = self._place or _place_of(each)
-        return True
-
-    def _end(self, each: dis.Instruction) -> None:
-        """Add the current chain, unless an instruction names it or only writes to it."""
-        top, is_whole = self._top, self._key is None
-        self._top = self._key = None
-        is_target = each.opname in _TARGETS and each.opname.endswith("_ATTR") is is_whole
-        stores = _names_stored(each)
-        for name in stores:
-            self._names.pop(name, None)
-        if top and is_whole and self._once.intersection(stores[:1]):
-            self._names[stores[0]] = top
-        elif top and not is_target and self._place not in self._written:
-            self._found.setdefault(top._replace(line=0), top.line)
-
-    def _begin(self, each: dis.Instruction) -> None:
-        op, name, self._place = each.opname, each.argval, _place_of(each)
-        if op in _GLOBALS:
-            self._top = Chain(Root.GLOBAL, name, (), self._line)
-        elif op in _CELLS and name in self._free:
-            self._top = Chain(Root.CELL, name, (), self._line)
-        elif op in _CELLS:
-            self._load(name)
-        elif op == "STORE_FAST_LOAD_FAST":
-            self._load(name[1])
-        elif op.startswith("LOAD_FAST") and op != "LOAD_FAST_AND_CLEAR":
-            for place, each_name in enumerate((name,) if isinstance(name, str) else name):
-                if place:  # the second of two names, whose place is unknown
-                    self._end(each)
-                    self._place = None
-                if each_name not in self._cells:  # a cell itself, for an inner function
-                    self._load(each_name)
-
-    def _load(self, name: str) -> None:
-        found = self._names.get(name)
-        self._top = found and found._replace(line=self._line)
-        if found is None:
-            self._once.discard(name)  # in a loop, this may read what is stored later
-
-    def _only_written(self) -> set[_Place | None]:
-        """Return the places of values that are only changed, with no part of them used."""
-        targets: set[_Place | None] = set()
-        mutating: set[_Place | None] = set()
-        dropped: dict[_Place | None, bool] = {}  # whether the first call at each place is dropped
-        for step, after in itertools.pairwise(self._instructions):
-            place = _place_of(step)
-            if step.opname.startswith("CALL"):
-                dropped.setdefault(place, after.opname == "POP_TOP")
-            elif step.opname in _ATTRIBUTES and step.argval in MUTATORS:
-                mutating.add(place)
-            elif step.opname in _TARGETS or (
-                step.argrepr.endswith("=")
-                and step.opname == "BINARY_OP"
-                and (after.opname in ("STORE_GLOBAL", "STORE_NAME") or after.argval in self._free)
-            ):
-                targets.add(place)
-        targets -= dropped.keys()
-        return (targets | {place for place in mutating if dropped.get(place)}) - {None}
+    ``LOAD_GLOBAL settings``, ``LOAD_ATTR clip``, ``LOAD_CONST 'max'`` and ``BINARY_SUBSCR`` are
+    one chain, ``settings.clip['max']``; what stores or uses the value ends it.
+    """
+    names: dict[str, Chain | None]
+    names = {name: Chain(Root.LOCAL, name, (), 0) for name in parameters(code)}
+    stored = Counter(name for step in instructions for name in _names_stored(step))
+    # The variables that only one instruction stores to, and no caller.
+    once = {name for name, times in stored.items() if times == 1} - names.keys()
+    once -= {*code.co_freevars, *code.co_cellvars}
+    top: Chain | None = None
+    outer: Chain | None = None  # which ended where the current one began
+    module: Chain | None = None
+    key: Item | None = None
+    line, place = code.co_firstlineno, None
+    for index, step in enumerate(instructions):
+        line = (step.positions and step.positions.lineno) or line
+        if step.opname == "IMPORT_NAME":
+            level, members = (before.argval for before in instructions[index - 2 : index])
+            name = "." * level + (step.argval if members else step.argval.partition(".")[0])
+            top = module = Chain(Root.IMPORT, name, (), line)
+            continue
+        top = top or (module if step.opname == "IMPORT_FROM" else None)
+        longer = top and _extended(top, key, step, outer)
+        if top and longer:
+            if step.opname == "CALL":  # `type(self)` reads all of `self`
+                yield top, None, True, step
+                outer = None
+            top, key = longer
+            place = place or (None if key else _place_of(step))
+            continue
+        stores = _names_stored(step)
+        names |= dict.fromkeys(stores)
+        if top and key is None and once.intersection(stores[:1]):
+            names[stores[0]] = top
+        elif top:
+            yield top, place, key is None, step
+        outer, top, key, place = top, None, None, _place_of(step)
+        for number, (name, chain) in enumerate(_begun(step, code, names)):
+            once -= {name} - names.keys()  # in a loop, this may read what is stored later
+            if number and top:
+                yield top, place, True, step
+            place = None if number else place  # that of the second of two names is unknown
+            top = chain and chain._replace(line=line)
 
 
-def _names_stored(each: dis.Instruction) -> tuple[str, ...]:
+def _begun(
+    step: dis.Instruction, code: types.CodeType, names: dict[str, Chain | None]
+) -> list[tuple[str, Chain | None]]:
+    """Return the names that an instruction loads, each with the chain that it begins."""
+    op, loaded = step.opname, step.argval
+    if op in _GLOBALS:
+        return [(loaded, Chain(Root.GLOBAL, loaded, (), 0))]
+    if op in _CELLS:
+        is_free = loaded in code.co_freevars
+        return [(loaded, Chain(Root.CELL, loaded, (), 0) if is_free else names.get(loaded))]
+    if op == "STORE_FAST_LOAD_FAST":
+        return [(loaded[1], names.get(loaded[1]))]
+    if not op.startswith("LOAD_FAST") or op == "LOAD_FAST_AND_CLEAR":
+        return []
+    several = (loaded,) if isinstance(loaded, str) else loaded
+    cells = {*code.co_freevars, *code.co_cellvars}  # a cell itself, for an inner function
+    return [(name, None if name in cells else names.get(name)) for name in several]
+
+
+def _extended(
+    top: Chain, key: Item | None, step: dis.Instruction, outer: Chain | None
+) -> tuple[Chain, Item | None] | None:
+    """Return a chain, and a constant after it, with one more instruction; None if it ends."""
+    op, member = step.opname, step.argval
+    if op in ("SWAP", "POP_TOP"):  # `import a.b.c as m` drops `a` and `a.b`
+        return (top, key) if top.root is Root.IMPORT else None
+    if key is not None:
+        if op != "BINARY_SUBSCR" and step.argrepr != "[]":
+            return None
+        member = key
+    elif op == "CALL" and step.arg == 1 and outer is not None and outer[:3] == _TYPE:
+        member = "__class__"
+    elif op in _CONSTANTS and type(member) in (str, int):
+        return top, Item(member)
+    elif op not in _ATTRIBUTES:
+        return None
+    return top._replace(steps=(*top.steps, member)), None
+
+
+def _only_written(instructions: list[dis.Instruction], free: tuple[str, ...]) -> set[_Place | None]:
+    """Return the places of values that are only changed, with no part of them used."""
+    targets: set[_Place | None] = set()
+    mutating: set[_Place | None] = set()
+    dropped: dict[_Place | None, bool] = {}  # whether the first call at each place is dropped
+    for step, after in itertools.pairwise(instructions):
+        place = _place_of(step)
+        if step.opname.startswith("CALL"):
+            dropped.setdefault(place, after.opname == "POP_TOP")
+        elif step.opname in _ATTRIBUTES and step.argval in MUTATORS:
+            mutating.add(place)
+        elif step.opname in _TARGETS or (
+            step.argrepr.endswith("=")
+            and step.opname == "BINARY_OP"
+            and (after.opname in ("STORE_GLOBAL", "STORE_NAME") or after.argval in free)
+        ):
+            targets.add(place)
+    targets -= dropped.keys()
+    return (targets | {place for place in mutating if dropped.get(place)}) - {None}
+
+
+def _names_stored(step: dis.Instruction) -> tuple[str, ...]:
     """Return the local variables that an instruction stores to, the stack's top value first."""
-    if each.opname == "STORE_FAST_LOAD_FAST":
-        return (each.argval[0],)
-    if each.opname.startswith("STORE_FAST") or each.opname == "STORE_DEREF":
-        return (each.argval,) if isinstance(each.argval, str) else each.argval
+    if step.opname == "STORE_FAST_LOAD_FAST":
+        return (step.argval[0],)
+    if step.opname.startswith("STORE_FAST") or step.opname == "STORE_DEREF":
+        return (step.argval,) if isinstance(step.argval, str) else step.argval
     return ()
 
 
-def _place_of(each: dis.Instruction) -> _Place | None:
-    where = each.positions
+def _place_of(step: dis.Instruction) -> _Place | None:
+    where = step.positions
     if where is None or where.col_offset is None:
         return None
     return where.lineno, where.col_offset

@@ -1,6 +1,5 @@
 """One example for one law: the drawn values, and the message if it breaks the law."""
 
-import contextlib
 import dataclasses
 import functools
 import math
@@ -8,7 +7,7 @@ import operator
 import re
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, NamedTuple, NoReturn, TypeVar
+from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 
 import hypothesis
 import hypothesis.errors
@@ -33,6 +32,7 @@ T = TypeVar("T")
 
 _WIDTH: Final = 300
 _FLATTEN_FIX: Final = "return the children from flatten as they are, without checks or conversion"
+_OR_REGISTER: Final = "; or register it with `@lw.pytree` alone, with declared fields"
 _OF_EDITS: Final = (
     *(Law.TREEDEF_EQUALITY, Law.STATIC_VALUES, Law.STATIC_TYPES, Law.AUX_DATA_HASH),
     Law.RECOMPILATION,
@@ -86,18 +86,9 @@ class Edits:
     def positions(self) -> list[EditPosition]:
         return list(edit_positions(self._instance))
 
-    def draw(self) -> None:
-        """Draw the edits now, and ignore errors in flatten, which the laws report."""
-        with contextlib.suppress(Exception):  # of a user's flatten
-            self._drawn  # noqa: B018  # cached
-
     @cached_property
-    def drawn(self) -> list[Edit[Any]]:
+    def drawn(self) -> list[tuple[EditPosition, Edit[Any]]]:
         """Edits of statics, with several values of one static first, and one edit of a leaf."""
-        return [edit for _, edit in self._drawn]
-
-    @cached_property
-    def _drawn(self) -> list[tuple[EditPosition, Edit[Any]]]:
         edits: list[tuple[EditPosition, Edit[Any]]] = []
         options = options_of(self.positions, dict(_DRAWN))
         for kind, number in _DRAWN:
@@ -117,23 +108,22 @@ class Edits:
     @cached_property
     def recreated(self) -> "list[Pair]":
         """Pairs of instances that differ in one static by identity only."""
-        found: list[Pair] = []
-        for each in self.positions:
-            if each.role is not Role.STATIC or not each.name:
-                continue
-            fresh = recreated(each.value)
-            if fresh is not each.value and is_distinct(each.value, fresh) is False:
+        pairs: list[Pair] = []
+        for position in self.positions:
+            value = position.value
+            fresh = recreated(value) if position.role is Role.STATIC and position.name else value
+            if fresh is not value and is_distinct(value, fresh) is False:
                 # Not the instance itself: a constructor may convert its arguments.
-                one, other = each.put(each.value), each.put(fresh)
+                one, other = position.put(value), position.put(fresh)
                 if one is not None and other is not None:
-                    found.append(Pair(each.path, each.value, fresh, one, other))
-        return found
+                    pairs.append(Pair(position.path, value, fresh, one, other))
+        return pairs
 
     @cached_property
     def pairs(self) -> list[Pair]:
         """Pairs that differ in a static: recreated ones, and drawn ones."""
-        drawn = (each for each in self._drawn if each[0].role is Role.STATIC)
-        return [*self.recreated, *(pair for each in drawn for pair in self._pairs_of(*each))]
+        drawn = (edited for edited in self.drawn if edited[0].role is Role.STATIC)
+        return [*self.recreated, *(pair for edited in drawn for pair in self._pairs_of(*edited))]
 
     def _is_time_left(self) -> bool:
         return time.process_time() < self.until
@@ -195,11 +185,8 @@ class Case:
         """Raise the violation at a path; `by_hand` is the fix for a flatten written by hand."""
         where = place(self.cls, path)
         owner = owner_at(self.instance, path)
+        by_hand = by_hand or self.law.fix + _OR_REGISTER * (not is_own(self.cls))
         fix = fix or fix_of(self.law, owner, path) or by_hand
-        if not fix:
-            fix = self.law.fix
-            if not is_own(self.cls):
-                fix += "; or register it with `@lw.pytree` alone, with declared fields"
         lines = [
             f"{where}: breaks the law {self.law}: {self.law.statement}",
             f"got: {got}",
@@ -214,11 +201,10 @@ class Case:
             type(owner) if path else None,
         )
 
-    def check_same(self, made: Any, how: str = "", only: tuple[str, ...] | None = None) -> None:
-        """Fail if the result `made` differs from the instance, in all attributes or only some."""
-        found = difference(self.instance, made, self.names, only)
-        if found is not None:
-            path, got, wanted = found
+    def check_same(self, result: Any, how: str = "", only: tuple[str, ...] | None = None) -> None:
+        """Fail if a result differs from the instance, in all attributes or only some."""
+        if (change := difference(self.instance, result, self.names, only)) is not None:
+            path, got, wanted = change
             self.fail(path, f"{got} {how}".rstrip(), wanted)
 
     def attempt(
@@ -277,14 +263,13 @@ def describe_instance(instance: Any) -> str:
     """Return an instance as one line of text, also if its repr raises."""
     from leafwise._classes.instance import pformat  # noqa: PLC0415  # loads the printer
 
-    def format_value(value: Any) -> str:
-        return re.sub(r"\s*\n\s*", " ", pformat(value, width=10_000))
-
-    cls: Any = type(instance)
+    format_value, cls = functools.partial(pformat, width=10_000), cast("Any", type(instance))
     try:
-        if cls.__repr__ is not object.__repr__:
-            return cut(format_value(instance), _WIDTH)
-        state = [f"{name}={format_value(value)}" for name, value in state_of(instance).items()]
-        return cut(f"{cls.__name__}({', '.join(state)})", _WIDTH)
+        if cls.__repr__ is object.__repr__:
+            state = [f"{name}={format_value(item)}" for name, item in state_of(instance).items()]
+            text = f"{cls.__name__}({', '.join(state)})"
+        else:
+            text = format_value(instance)
+        return cut(re.sub(r"\s*\n\s*", " ", text), _WIDTH)
     except Exception:  # noqa: BLE001  # user code
         return f"{cls.__name__} (its repr raises)"

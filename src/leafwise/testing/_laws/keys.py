@@ -30,20 +30,20 @@ def treedef_equality(case: Case) -> None:
     """Compare the treedef with those of an equal, of edited and of other instances."""
     x, other = case.instance, case.draw(case.others)
     whole = case.structure(x)
-    edited = [(edit.path, edit.edited) for edit in case.edits.drawn]
+    edited = [(edit.path, edit.edited) for _, edit in case.edits.drawn]
     # Also the root nodes: JAX skips statics if the children differ in structure.
     path = _static_that_raises(case, lambda name: bool(getattr(x, name) == getattr(other, name)))
     treedefs = [(path, case.node(x), case.node(other))]
     for path, tree in (("", other), ("", x), *_fresh_instances(case), *edited):
         treedefs.append((path, whole, case.structure(tree, path)))
-    for path, mine, its in treedefs:
-        equal = case.same_structure(mine, its, path)
-        back = case.same_structure(its, mine, path)
-        differs = bool(case.attempt("comparing treedefs", operator.ne, mine, its, path=path))
+    for path, one, two in treedefs:
+        equal = case.same_structure(one, two, path)
+        back = case.same_structure(two, one, path)
+        differs = bool(case.attempt("comparing treedefs", operator.ne, one, two, path=path))
         if equal is not back or equal is differs:
             answers = f"a == b: {equal}, b == a: {back}, a != b: {differs}"
             case.fail(path, answers, "one answer", fix="let == of statics be symmetric")
-        hashes = [case.attempt("hash of a treedef", hash, tree, path=path) for tree in (mine, its)]
+        hashes = [case.attempt("hash of a treedef", hash, tree, path=path) for tree in (one, two)]
         if equal and hashes[0] != hashes[1]:
             case.fail(path, "equal treedefs with two hashes", "one hash")
 
@@ -160,27 +160,27 @@ def _check_arguments(case: Case, position: EditPosition, edit: ArgumentEdit) -> 
 def aux_data_hash(case: Case) -> None:
     """Hash the aux_data of the instance, of an equal one, and of some with other statics."""
     x = case.instance
-    mine = _aux_of(x)
+    aux = _aux_of(x)
     try:
-        first = hash(mine)
+        first = hash(aux)
     except Exception as error:  # noqa: BLE001  # user code
         problem = message_of(error)
         path = _static_that_raises(case, lambda name: hash(getattr(x, name)), problem)
-        what = short_repr(getattr(x, path) if path else mine)
+        what = short_repr(getattr(x, path) if path else aux)
         what += f" ({type(getattr(x, path)).__name__})" if path else ""
         case.fail(path, f"{what}, {UNHASHABLE} {problem}", "aux_data with a hash")
-    edits = [edit for edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
+    edits = [edit for _, edit in case.edits.drawn if edit.kind is EditKind.STATIC_VALUE]
     # Not inside a part of the same class, whose statics are in other aux_data.
-    own = [edit for edit in edits if edit.path in case.names.static]
-    edits = [edit for edit in own if edit.path == own[0].path]
+    edits = [edit for edit in edits if edit.path in case.names.static]
+    edits = [edit for edit in edits if edit.path == edits[0].path]
     edited = [(edit.path, edit.edited) for edit in edits]
     hashes = {first}
     for path, other in (("", x), *_fresh_instances(case), *edited):
-        its = _aux_of(other)
-        hashed = case.attempt("hash of aux_data", hash, its, path=path)
+        twin = _aux_of(other)
+        hashed = case.attempt("hash of aux_data", hash, twin, path=path)
         hashes.add(hashed)
-        if hashed != first and case.attempt("== of aux_data", operator.eq, mine, its, path=path):
-            got = f"equal aux_data with two hashes: {short_repr(mine)}"
+        if hashed != first and case.attempt("== of aux_data", operator.eq, aux, twin, path=path):
+            got = f"equal aux_data with two hashes: {short_repr(aux)}"
             case.fail(path, got, "equal values have equal hashes", fix="hash what == compares")
     if len(hashes) > 1 or not edits:
         return
@@ -205,8 +205,8 @@ def distinct_classes(case: Case) -> None:
     other = lookalike_of(case.instance)
     if other is None:
         return
-    mine, its = case.structure(case.instance), case.structure(other)
-    if case.same_structure(mine, its) or case.same_structure(its, mine):
-        got = f"the treedef of an instance equals that of another class, {short_repr(its, 100)}"
+    own, others = case.structure(case.instance), case.structure(other)
+    if case.same_structure(own, others) or case.same_structure(others, own):
+        got = f"the treedef of an instance equals that of another class, {short_repr(others, 100)}"
         wanted = "distinct treedefs: lax.cond and lax.scan would confuse the two"
         case.fail("", got, wanted)

@@ -38,8 +38,6 @@ class Answer(NamedTuple):
 
 
 class UnpicklingProcess:
-    """A process that answers requests, started by the first one."""
-
     def __init__(self) -> None:
         self._lock = new_lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -132,20 +130,17 @@ def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) ->
     import jax  # noqa: PLC0415  # the class's module has imported it
 
     flatten: Any = jax.tree_util.default_registry.flatten_one_level
-    levels: list[Any] = [flatten(each) for each in (before, after)]
+    levels: list[Any] = [flatten(before), flatten(after)]
     if None in levels:
         return "", "it is not a pytree: importing its module does not register the class"
-    pairs: list[tuple[str, Any, Any]] = [
-        (name, getattr(before, name, None), getattr(after, name, None)) for name in names
-    ]
-    structures = [jax.tree_util.tree_structure(each) for each in (before, after)]
-    pairs += [("", levels[0][1], levels[1][1]), ("", *structures)]
-    pairs += [("", levels[0][1], each) for each in aux]
-    for name, one, other in pairs:
+    structures = map(jax.tree_util.tree_structure, (before, after))
+    own = [(name, getattr(before, name, None), getattr(after, name, None)) for name in names]
+    own += [("", levels[0][1], other) for other in (levels[1][1], *aux)]
+    for name, one, other in (*own, ("", *structures)):
         hashes: set[int] = set()
-        for each in (one, other):
+        for value in (one, other):
             with contextlib.suppress(TypeError):
-                hashes.add(hash(each))
+                hashes.add(hash(value))
         if len(hashes) > 1 and one == other:
             why = "one is of an id, or was computed before pickling"
             return name, f"equal values have two hashes: {why}"

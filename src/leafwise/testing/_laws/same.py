@@ -29,40 +29,34 @@ def difference(
             continue
         if not hasattr(other, name):
             return name, "the attribute is gone", short_repr(getattr(one, name))
-        mine, its = getattr(one, name), getattr(other, name)
-        if name in names.static and not same_static(mine, its):
-            return _static_difference(name, mine, its)
-        if name in names.dynamic:
-            change = _dynamic_difference(mine, its)
-            if change is not None:
-                return f"{name}{change[0]}", *change[1:]
+        values = getattr(one, name), getattr(other, name)
+        if name in names.static and not same_static(*values):
+            return _static_difference(name, *values)
+        if name in names.dynamic and (change := _dynamic_difference(*values)) is not None:
+            return f"{name}{change[0]}", *change[1:]
     return None
 
 
-def _static_difference(name: str, mine: Any, its: Any) -> tuple[str, str, str]:
+def _static_difference(name: str, before: Any, after: Any) -> tuple[str, str, str]:
     """Return where two statics differ; if their texts are equal, the part inside that differs."""
-    texts = format_typed(its), format_typed(mine)
-    if texts[0] == texts[1]:
-        name, mine, its = first_difference(mine, its, name, by="content")
-        texts = format_typed(its), format_typed(mine)
-    if texts[0] == texts[1]:
-        return name, f"another {texts[0]}, which is not equal", texts[1]
-    return name, *texts
+    if format_typed(after) == format_typed(before):
+        name, before, after = first_difference(before, after, name, by="content")
+    got, wanted = format_typed(after), format_typed(before)
+    return name, f"another {got}, which is not equal" if got == wanted else got, wanted
 
 
-def _dynamic_difference(mine: Any, its: Any) -> tuple[str, str, str] | None:
-    if type(mine) is not type(its) and not hasattr(mine, "dtype"):
-        texts = [f"{short_repr(each)} ({type(each).__name__})" for each in (its, mine)]
-        return "", texts[0], texts[1]
-    before = jax.tree_util.tree_leaves_with_path(mine)
-    after = jax.tree_util.tree_leaves(its)
-    if len(before) != len(after):
-        return "", f"{len(after)} leaves", f"{len(before)} leaves"
-    for (path, leaf), other in zip(before, after, strict=True):
+def _dynamic_difference(before: Any, after: Any) -> tuple[str, str, str] | None:
+    if type(before) is not type(after) and not hasattr(before, "dtype"):
+        got, wanted = (f"{short_repr(part)} ({type(part).__name__})" for part in (after, before))
+        return "", got, wanted
+    pairs, leaves = jax.tree_util.tree_leaves_with_path(before), jax.tree_util.tree_leaves(after)
+    if len(pairs) != len(leaves):
+        return "", f"{len(leaves)} leaves", f"{len(pairs)} leaves"
+    for (path, leaf), other in zip(pairs, leaves, strict=True):
         if not same_leaf(leaf, other):
-            texts = [format_leaf(each) for each in (other, leaf)]
-            texts[0] += ", other elements" * (texts[0] == texts[1])
-            return jax.tree_util.keystr(path), texts[0], texts[1]
+            got, wanted = format_leaf(other), format_leaf(leaf)
+            got += ", other elements" * (got == wanted)
+            return jax.tree_util.keystr(path), got, wanted
     return None
 
 
@@ -76,8 +70,8 @@ def same_static(one: Any, other: Any) -> bool:
     if distinct is None:
         return seems_equal(one, other)
     if distinct and type(one) is dict:  # JAX sorts the keys of a dict itself
-        keys, its = frozenset(one), frozenset(other)
-        return not is_distinct(keys, its) and all(same_static(one[k], other[k]) for k in keys)
+        keys, others = frozenset(one), frozenset(other)
+        return not is_distinct(keys, others) and all(same_static(one[k], other[k]) for k in keys)
     # Without `__eq__` an object does not show what it contains: its copy is not to blame.
     kind: Any = type(one)
     is_function = callable(one) and not inspect.isfunction(kind.__call__)
@@ -105,7 +99,6 @@ def getters(instance: Any) -> Iterator[tuple[str, Any]]:
 
 
 def lookalike_of(instance: Any) -> Any:
-    """Return an instance of a different class with the same children and statics."""
     if not dataclasses.is_dataclass(instance):
         return None
     children, statics = jax.tree_util.default_registry.flatten_one_level(instance)
@@ -119,5 +112,5 @@ def _lookalike_class(children: int, statics: int) -> Any:
     """Return a pytree dataclass; cached, since JAX never drops a registered class."""
     names = [f"child_{number}" for number in range(children)]
     static_names = [f"static_{number}" for number in range(statics)]
-    made = dataclasses.make_dataclass("Other", [*names, *static_names])
-    return jax.tree_util.register_dataclass(made, names, static_names)
+    cls = dataclasses.make_dataclass("Other", [*names, *static_names])
+    return jax.tree_util.register_dataclass(cls, names, static_names)

@@ -5,6 +5,7 @@ import functools
 import operator
 import sys
 from collections import Counter
+from itertools import chain
 from types import CodeType, FrameType
 from typing import Any, Final
 
@@ -33,17 +34,21 @@ def round_trip(case: Case) -> None:
     _check_map(case, case.attempt(again, structure.unflatten, leaves, by_hand=fix))
 
 
-def _check_map(case: Case, made: Any) -> None:
+def _check_map(case: Case, result: Any) -> None:
     """Fail unless an instance has the same statics, and the very same leaves."""
     x = case.instance
     kept = (name for name in case.names.static if is_kept(x, name) is not False)
-    case.check_same(made, only=(*case.names.dynamic, *kept))
-    (leaves, _), (flat, _) = case.flatten(x), case.flatten(made)
-    if list(map(id, flat)) != list(map(id, leaves)):
+    case.check_same(result, only=(*case.names.dynamic, *kept))
+    (leaves, _), (flat, _) = case.flatten(x), case.flatten(result)
+    if not _are_same(flat, leaves):
         pairs = zip(jax.tree_util.tree_leaves_with_path(x), flat, strict=False)
         others = (path_of(x, path, leaf) for (path, leaf), new in pairs if new is not leaf)
         wanted = f"the very same objects, in order: {short_repr(leaves)}"
         case.fail(next(others, ""), f"the leaves {_other_leaves(flat, leaves)}", wanted)
+
+
+def _are_same(one: list[Any], other: list[Any]) -> bool:
+    return len(one) == len(other) and all(map(operator.is_, one, other))
 
 
 def _other_leaves(flat: list[Any], leaves: list[Any]) -> str:
@@ -78,8 +83,8 @@ def any_leaf(case: Case) -> None:
         _check_kept(case, case.attempt(what, structure.unflatten, children), children)
 
     def with_tracers(*tracers: Any) -> None:
-        made = case.attempt("unflatten with tracers", structure.unflatten, tracers)
-        _check_kept(case, made, list(tracers))
+        instance = case.attempt("unflatten with tracers", structure.unflatten, tracers)
+        _check_kept(case, instance, list(tracers))
 
     jax.eval_shape(with_tracers, *structs)
 
@@ -95,33 +100,38 @@ _NONE_FIX: Final = (
 )
 
 
-def _check_kept(case: Case, made: Any, children: list[Any]) -> None:
-    if type(made) is not case.cls:
-        case.fail("", f"a {type(made).__qualname__}", f"a {case.cls.__qualname__}")
+_BY_VALUE_FIX: Final = (
+    "decide by field, not by value, what is a leaf: `jax.tree.map(lambda leaf: 0, x)` has lost its "
+    "leaves, and `jax.vmap` raises if given that as in_axes"
+)
+
+
+def _check_kept(case: Case, result: Any, children: list[Any]) -> None:
+    """Fail unless an instance that was unflattened has the children, and the same treedef."""
+    if type(result) is not case.cls:
+        case.fail("", f"a {type(result).__qualname__}", f"a {case.cls.__qualname__}")
     is_none = children[:1] == [None]  # None is not a leaf: only the root node can be compared
-    found, its = ([], case.node(made)) if is_none else case.flatten(made)
-    if is_none or list(map(id, found)) == list(map(id, children)):
-        mine = case.node(case.instance) if is_none else case.structure(case.instance)
-        if not case.same_structure(mine, its):
-            got = f"{short_repr(its, 100)} with {'None' if is_none else 'others'} for the leaves"
+    leaves, after = (children, case.node(result)) if is_none else case.flatten(result)
+    if _are_same(leaves, children):
+        before = case.node(case.instance) if is_none else case.structure(case.instance)
+        if not case.same_structure(before, after):
+            got = f"{short_repr(after, 100)} with {'None' if is_none else 'others'} for the leaves"
             fix = _NONE_FIX if is_none else _AUX_DATA_FIX
-            case.fail("", got, f"{short_repr(mine, 100)}, whatever the leaves", by_hand=fix)
+            case.fail("", got, f"{short_repr(before, 100)}, whatever the leaves", by_hand=fix)
         return
     wanted = f"{short_repr(children)}, as it was put in"
-    stored = set(map(id, jax.tree_util.tree_leaves(state_of(made))))
-    if len(found) < len(children) and stored.issuperset(map(id, children)):
-        fix = (
-            "decide by field, not by value, what is a leaf: `jax.tree.map(lambda leaf: 0, x)` has "
-            "lost its leaves, and `jax.vmap` raises if given that as in_axes"
-        )
-        got = f"{short_repr(found)} out of flatten, though unflatten has stored each"
-        case.fail("", got, wanted, by_hand=fix)
-    given, names = set(map(id, children)), case.names.dynamic
-    held = ((name, jax.tree_util.tree_leaves(getattr(made, name, None))) for name in names)
-    name = next((name for name, leaves in held if not given.issuperset(map(id, leaves))), "")
-    others = _other_leaves(found, children)
-    fix = Law.ROUND_TRIP.fix if others != short_repr(found) else ""
-    case.fail(name, f"{others} out of flatten", wanted, by_hand=fix)
+    fields = {name: jax.tree_util.tree_leaves(part) for name, part in state_of(result).items()}
+    if len(leaves) < len(children) and not _lost(children, [*chain(*fields.values())]):
+        got = f"{short_repr(leaves)} out of flatten, though unflatten has stored each"
+        case.fail("", got, wanted, by_hand=_BY_VALUE_FIX)
+    changed = (name for name in case.names.dynamic if _lost(fields.get(name, []), children))
+    others = _other_leaves(leaves, children)
+    fix = Law.ROUND_TRIP.fix if others != short_repr(leaves) else ""
+    case.fail(next(changed, ""), f"{others} out of flatten", wanted, by_hand=fix)
+
+
+def _lost(leaves: list[Any], kept: list[Any]) -> bool:
+    return not set(map(id, leaves)) <= set(map(id, kept))
 
 
 def identity_map(case: Case) -> None:
@@ -142,8 +152,7 @@ def identity_map(case: Case) -> None:
 
 def stable_treedef(case: Case) -> None:
     """Flatten, read all that can be read, and flatten again."""
-    x = case.instance
-    first = case.structure(x)
+    x, first = case.instance, case.structure(case.instance)
     if not case.same_structure(first, case.structure(x)):
         case.fail("", "two flattenings of one instance differ", f"{first} both times")
     for name, read in getters(x):
@@ -188,26 +197,25 @@ def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
     name = step.lstrip(".")
     missing = object()
     if isinstance(key, jax.tree_util.GetAttrKey):
-        found = getattr(x, key.name, missing)
+        part = getattr(x, key.name, missing)
     elif isinstance(key, jax.tree_util.DictKey | jax.tree_util.SequenceKey):
-        place = key.key if isinstance(key, jax.tree_util.DictKey) else key.idx
         try:
-            found = x[place]
+            part = x[key.key if isinstance(key, jax.tree_util.DictKey) else key.idx]
         except (LookupError, TypeError):
             return  # the key only names the child
     else:
         return
-    own = next((each for each, value in state_of(x).items() if value is child), "")
-    fix = f"pair it with `jax.tree_util.GetAttrKey({own!r})`" if own else ""
+    field = next((field for field, value in state_of(x).items() if value is child), "")
+    fix = f"pair it with `jax.tree_util.GetAttrKey({field!r})`" if field else ""
     text = short_repr(child)
-    if found is missing:
+    if part is missing:
         case.fail(name, f"there is no attribute {name!r}", f"the child {text} there", fix=fix)
-    mine, its = (jax.tree_util.tree_leaves(each) for each in (found, child))
-    pairs = zip(mine, its, strict=False)
-    is_there = all(held is leaf or (is_ref(leaf) and same_leaf(held, leaf)) for held, leaf in pairs)
-    if len(mine) != len(its) or not is_there:
-        wanted = f"{short_repr(found)}, which is there"
-        case.fail(name, f"{text} is flattened with this key", wanted, fix=fix)
+    leaves, wanted = (jax.tree_util.tree_leaves(tree) for tree in (part, child))
+    pairs = zip(leaves, wanted, strict=False)
+    is_there = all(one is leaf or (is_ref(leaf) and same_leaf(one, leaf)) for one, leaf in pairs)
+    if len(leaves) != len(wanted) or not is_there:
+        got = f"{text} is flattened with this key"
+        case.fail(name, got, f"{short_repr(part)}, which is there", fix=fix)
 
 
 def replace(case: Case) -> None:
@@ -221,35 +229,34 @@ def replace(case: Case) -> None:
             return
         what, change = "dataclasses.replace", functools.partial(dataclasses.replace, x)
     try:
-        made = change()
+        result = change()
     except (TypeError, ValueError):
         return  # it needs arguments, or the constructor does not accept the fields
     except Exception:  # noqa: BLE001  # user code
-        made = case.attempt(what, change)
-    if type(made) in case.cls.__mro__[1:-1]:
-        case.fail("", f"a {type(made).__qualname__} after {what}", f"a {case.cls.__qualname__}")
-    if not isinstance(made, case.cls):
+        result = case.attempt(what, change)
+    if type(result) in case.cls.__mro__[1:-1]:
+        case.fail("", f"a {type(result).__qualname__} after {what}", f"a {case.cls.__qualname__}")
+    if not isinstance(result, case.cls):
         return  # another method of that name
-    case.check_same(made, f"after {what} without changes")
+    case.check_same(result, f"after {what} without changes")
 
 
 def post_init(case: Case) -> None:
     """Profile unflatten for calls of `__post_init__`."""
     codes: set[Any] = set()
     for base in case.cls.__mro__:
-        function = base.__dict__.get("__post_init__")
+        function: Any = base.__dict__.get("__post_init__")
         while function is not None:
             codes.add(getattr(function, "__code__", None))
             function = getattr(function, "__wrapped__", None)
     if not codes:
         return
     leaves, structure = case.flatten(case.instance)
-    problem = ""
-    seen: list[CodeType] = []
+    problem, runs = "", list[CodeType]()
 
     def note(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code in codes:
-            seen.append(frame.f_code)
+            runs.append(frame.f_code)
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -259,7 +266,7 @@ def post_init(case: Case) -> None:
         problem = f", and raised {type(error).__name__}: {message_of(error)}"
     finally:
         sys.setprofile(before)
-    if seen:
+    if runs:
         case.fail("", f"__post_init__ ran at unflatten{problem}", "only construction runs it")
 
 

@@ -43,27 +43,26 @@ def copies(case: Case) -> None:
     def deepcopy(value: Any) -> Any:
         return copy.deepcopy(value, dict(arrays))
 
-    made = {"copy.deepcopy": _compare(case, "copy.deepcopy", deepcopy, deepcopy)}
+    copied = {"copy.deepcopy": _compare(case, "copy.deepcopy", deepcopy, deepcopy)}
     if _is_found_elsewhere(case.cls):
-        made["pickle"] = _compare(case, "pickle", _pickled, _pickled)
-    for how, result in made.items():
+        copied["pickle"] = _compare(case, "pickle", _pickled, _pickled)
+    for how, result in copied.items():
         if result is not None:
             _check_treedef(case, how, result)
 
 
 def _compare(case: Case, how: str, do: Function, do_part: Function) -> Any | None:
     """Return a copy, compared with the instance; None if the parts cannot be copied."""
-    x = case.instance
     try:
-        result = do(x)
+        result = do(case.instance)
     except Exception:  # noqa: BLE001  # user code
-        if not _parts_allow(x, do_part):
+        if not _parts_allow(case.instance, do_part):
             return None
-        result = case.attempt(how, do, x)
+        result = case.attempt(how, do, case.instance)
     _check_copy(case, result, f"after {how}", do_part)
-    before, after = (case.flatten(tree)[0] for tree in (x, result))
-    if len(after) != len(before):
-        case.fail("", f"{len(after)} leaves after {how}", f"{len(before)} leaves")
+    before, after = (len(case.flatten(tree)[0]) for tree in (case.instance, result))
+    if after != before:
+        case.fail("", f"{after} leaves after {how}", f"{before} leaves")
     return result
 
 
@@ -72,8 +71,8 @@ def _check_treedef(case: Case, how: str, result: Any) -> None:
     recreated: dict[str, type] = {}
     with contextlib.suppress(Exception):  # reported by the law `treedef-equality`
         for name in case.names.static if case.node(case.instance) != case.node(result) else ():
-            mine, its = getattr(case.instance, name), getattr(result, name)
-            path, one, other = first_difference(mine, its, name)
+            before, after = getattr(case.instance, name), getattr(result, name)
+            path, one, other = first_difference(before, after, name)
             if one is not other and compares_by_identity(type(one)) and not is_function(one):
                 recreated[path] = type(one)
     for path, kind in recreated.items():
@@ -167,9 +166,9 @@ def transformations(case: Case) -> None:
 
         result = case.attempt(what, run, inside, x, by_hand=Law.ANY_LEAF.fix)
         case.check_same(result, f"out of {what}", case.names.static)
-        its = case.structure(result)
-        if not case.same_structure(structure, its):
-            case.fail("", f"{its} out of {what}", f"{structure}, as it went in")
+        after = case.structure(result)
+        if not case.same_structure(structure, after):
+            case.fail("", f"{after} out of {what}", f"{structure}, as it went in")
         pairs = jax.tree_util.tree_leaves_with_path(result) if keeps_leaves else ()
         for (path, leaf), wanted in zip(pairs, leaves, strict=False):
             if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
