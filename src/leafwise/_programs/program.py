@@ -10,7 +10,7 @@ import difflib
 import itertools
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 from leafwise._findings.words import without_addresses
 from leafwise._jax.compiles import Compile
@@ -38,16 +38,17 @@ class Operation:
     text: str
     source: str = ""
 
+    @property
+    def form(self) -> str:
+        """The text without the numbers of values."""
+        return _VALUE.sub("%", self.text)
+
     def __str__(self) -> str:
         return f"{self.text.strip()}  # {self.source}" if self.source else self.text.strip()
 
 
-@dataclasses.dataclass(frozen=True)
-class ProgramDifference:
-    """A difference between two programs: an operation of each, or None if one lacks it."""
-
-    mine: Operation | None
-    its: Operation | None
+OperationPair: TypeAlias = tuple[Operation | None, Operation | None]
+"""An operation of each of two programs, or None if one lacks it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,24 +134,24 @@ def _sources(lines: Sequence[tuple[str, str]]) -> list[str]:
 
 def first_differences(
     one: LoweredProgram, other: LoweredProgram, limit: int = 3
-) -> list[ProgramDifference]:
+) -> list[OperationPair]:
     """Return the first operations that differ in more than their operands' numbers."""
     sides = one.operations, other.operations
-    pairs = zip(*sides, strict=False)
-    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0].text == pair[1].text, pairs))
-    left, right = (each[same : same + _WINDOW] for each in sides)
-    if not left and not right:
-        return []
-    forms = [[_VALUE.sub("%", each.text) for each in side] for side in (left, right)]
-    pairs_found: list[tuple[Operation | None, Operation | None]] = []
+    same = next(
+        (place for place, (a, b) in enumerate(zip(*sides, strict=False)) if a.text != b.text),
+        min(map(len, sides)),
+    )
+    left, right = (side[same : same + _WINDOW] for side in sides)
+    pairs: list[OperationPair] = []
+    forms = [[operation.form for operation in side] for side in (left, right)]
     matcher = difflib.SequenceMatcher(None, forms[0], forms[1], autojunk=False)
-    for kind, start, end, its_start, its_end in matcher.get_opcodes():
-        if kind != "equal":
-            pairs_found += itertools.zip_longest(left[start:end], right[its_start:its_end])
+    for tag, start, end, other_start, other_end in matcher.get_opcodes():
+        if tag != "equal":
+            pairs += itertools.zip_longest(left[start:end], right[other_start:other_end])
     if left and right:  # the first pair, even if only its operands differ
-        pairs_found[:1] = [(left[0], right[0])]
-    pairs_found.sort(key=lambda pair: all(map(_follows, pair)))
-    return [ProgramDifference(one.shown(a), other.shown(b)) for a, b in pairs_found[:limit]]
+        pairs[:1] = [(left[0], right[0])]
+    pairs.sort(key=lambda pair: all(map(_follows, pair)))
+    return [(one.shown(before), other.shown(after)) for before, after in pairs[:limit]]
 
 
 def _follows(operation: Operation | None) -> bool:

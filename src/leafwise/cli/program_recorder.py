@@ -99,6 +99,7 @@ class ProgramRecorder:
             program=program,
             config={},
             refused={},
+            unwritten=event.unwritten,
         )
         signature = event.program.signature if event.program is not None else None
         try:
