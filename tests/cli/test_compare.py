@@ -470,5 +470,5 @@ def test_captures_alike_or_large(explained: Explained, monkeypatch: pytest.Monke
 
     both = {path: each for path, each in found()["captures"].items() if path.startswith("value")}
     assert sorted(each["static"]["parts"] for each in both.values()) == [["3.0"], ["4.0"]]
-    monkeypatch.setattr(program_recorder, "_MOST_ARRAY", 1)
+    monkeypatch.setattr("leafwise._programs.digest._MOST_ARRAY", 1)
     assert found()["captures"]["TABLE"] == {"array": {"dtype": "float32", "shape": ["5"]}}

@@ -14,13 +14,11 @@ import json
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import jax
 
-from leafwise._captures.captures import captures
-from leafwise._captures.treatment import Treatment
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
@@ -38,7 +36,7 @@ from leafwise._processes.agreement import (
     table_differences,
 )
 from leafwise._programs.description import Record, differences, of_kind
-from leafwise._programs.digest import describe, describe_call, describe_values
+from leafwise._programs.digest import DigestReader, describe, describe_call, describe_captures
 from leafwise._programs.program import (
     LoweredProgram,
     Operation,
@@ -317,14 +315,16 @@ def _text(operation: Operation | None) -> str:
 
 def _around(body: Body) -> Record:
     """Return a function's captures and JAX's configuration, as far as others can read them."""
-    config: Mapping[str, Any] = dict(trace_config())
-    values = {f"config {name}": value for name, value in config.items() if name != UNNAMED_CONFIG}
+    reader = DigestReader(in_order=True)
+    record: Record = {
+        f"config {name}": {"static": reader.read(value, "")}
+        for name, value in trace_config()
+        if name != UNNAMED_CONFIG
+    }
     with contextlib.suppress(Exception):  # the user's own code
-        for capture in captures(body.callee.fun).own():
-            is_value = capture.treatment not in {Treatment.FUNCTION, Treatment.MODULE}
-            if capture.is_bound and is_value:
-                values[f"captured {capture.name}"] = capture.value
-    return describe_values(values)
+        captured, _ = describe_captures(body.callee.fun)
+        record |= {f"captured {path}": entry for path, entry in captured.items()}
+    return record
 
 
 def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> None:

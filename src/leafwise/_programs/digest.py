@@ -1,17 +1,19 @@
 """The digest of a tree: the same in every process if classes, statics and avals are the same."""
 
-import contextlib
 import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
 import jax
+import numpy as np
 from jax import core
 
+from leafwise._captures.captures import captures
+from leafwise._captures.treatment import Treatment
 from leafwise._classes.annotations import annotations_of
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
@@ -27,10 +29,13 @@ from leafwise._programs.description import Record, describe_signature, describe_
 from leafwise._statics.key import StaticKey, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
-from leafwise.errors import PortableError
+from leafwise.errors import PortableError, message_of
 
 _VERSION: Final = "leafwise digest 2"
 """Raise the number when the digest of the same tree changes."""
+
+_MOST_ARRAY: Final = 64 << 20
+"""How many bytes of captured arrays are digested per program; the rest have shape and dtype."""
 
 
 def digest(tree: Any) -> str:
@@ -101,21 +106,33 @@ def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
     return found, {path: got(value) for path, value in reader.opaque}
 
 
-def describe_values(values: Mapping[str, Any]) -> Record:
-    """Return the record of values by path, as statics or, if they have no digest, as trees."""
-    found: Record = {}
-    to_leaf = LeafRecorder()
-    for path, value in values.items():
-        reader = DigestReader(in_order=True)
-        with contextlib.suppress(Exception):  # the user's own code
-            entry = reader.read(value, path)
-            if not reader.opaque:
-                found[path] = {"static": entry}
-                continue
-            one = describe_tree(value, lambda leaf: aval_entry(to_leaf(leaf)), None, path)
-            if not one.opaque:
-                found |= one.record
-    return found
+def describe_captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
+    """Return a function's captures by path, and why some could not be read."""
+    record: Record = {}
+    refused: dict[str, str] = {}
+    to_leaf, names, left = LeafRecorder(), set[str](), _MOST_ARRAY
+
+    def large_array(leaf: Any) -> dict[str, Json] | None:
+        nonlocal left
+        if not isinstance(leaf, jax.Array | np.ndarray):
+            return None
+        left -= leaf.nbytes
+        return None if left >= 0 else aval_entry(to_leaf(leaf))
+
+    for capture in captures(fun).own():
+        if not capture.is_bound or capture.treatment in (Treatment.MODULE, Treatment.FUNCTION):
+            continue
+        name = capture.name
+        name += f" in {capture.where.function}" if name in names else ""
+        names.add(name)
+        try:
+            described = describe_tree(capture.value, large_array, DigestReader(in_order=True), name)
+        except Exception as error:  # noqa: BLE001  # deleted arrays, user code
+            refused[name] = f"{type(error).__name__}: {message_of(error)}"
+            continue
+        record |= described.record
+        refused |= {path: without_addresses(got(value)) for path, value in described.opaque}
+    return record, refused
 
 
 def aval_entry(found: Leaf, *, placed: bool = False) -> dict[str, Json] | None:

@@ -18,10 +18,7 @@ from importlib import metadata
 from typing import Any, Final
 
 import jax
-import numpy as np
 
-from leafwise._captures.captures import captures
-from leafwise._captures.treatment import Treatment
 from leafwise._findings.json import RecordError, from_json, to_json
 from leafwise._findings.records import LoweredRecord, ProcessRecord, ProgramRecord, SiteRecord
 from leafwise._findings.words import clean, without_addresses
@@ -30,12 +27,9 @@ from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.source.code import names_of
-from leafwise._objects.text import got
-from leafwise._programs.description import Record, describe_tree
-from leafwise._programs.digest import DigestReader, aval_entry, describe_call, digest_of
+from leafwise._programs.digest import describe_call, describe_captures, digest_of
 from leafwise._programs.program import LoweredProgram, read_program
 from leafwise._statics.portable import dump
-from leafwise._trees.leaves import LeafRecorder
 from leafwise.cli.operations_recorder import writing_faults
 from leafwise.errors import message_of
 
@@ -45,9 +39,6 @@ _MOST_BYTES: Final = 4 << 20
 _MOST_UNPACKED: Final = 64 << 20
 _MOST_LISTS: Final = 4 << 20
 """The same as text, and its lists: a file of some kilobytes could take gigabytes of memory."""
-
-_MOST_ARRAY: Final = 64 << 20
-"""How many bytes of captured arrays are digested per program; the rest have shape and dtype."""
 
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
@@ -110,7 +101,7 @@ class ProgramRecorder:
                 record.digest = digest_of(record.arguments)
                 record.refused |= {k: without_addresses(what) for k, what in refused.items()}
             if event.fun is not None and not event.eager:
-                record.captures, refused = _captures(event.fun)
+                record.captures, refused = describe_captures(event.fun)
                 record.refused |= refused
         except Exception as error:  # noqa: BLE001  # user code; the rest is still useful
             record.refused[event.name] = f"{type(error).__name__}: {message_of(error)}"
@@ -145,38 +136,6 @@ def _config(trace: Any = None) -> dict[str, Any]:
         for name, text in sorted(options.items())
         if name != UNNAMED_CONFIG and not any(word in name for word in _PRIVATE)
     }
-
-
-def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
-    """Return a function's captures by path, and why some could not be read."""
-    record: Record = {}
-    refused = dict[str, str]()
-    to_leaf = LeafRecorder()
-    names = set[str]()
-    left = _MOST_ARRAY
-
-    def large_array(leaf: Any) -> dict[str, Any] | None:
-        nonlocal left
-        if not isinstance(leaf, jax.Array | np.ndarray):
-            return None
-        left -= leaf.nbytes
-        return None if left >= 0 else aval_entry(to_leaf(leaf))
-
-    for capture in captures(fun).own():
-        if not capture.is_bound or capture.treatment in (Treatment.MODULE, Treatment.FUNCTION):
-            continue
-        name = capture.name
-        name += f" in {capture.where.function}" if name in names else ""
-        names.add(name)
-        try:
-            reader = DigestReader(in_order=True)
-            described = describe_tree(capture.value, large_array, reader, name)
-        except Exception as error:  # noqa: BLE001  # deleted arrays, user code
-            refused[name] = f"{type(error).__name__}: {message_of(error)}"
-            continue
-        record |= described.record
-        refused |= {path: without_addresses(got(value)) for path, value in reader.opaque}
-    return record, refused
 
 
 def packed(program: LoweredProgram) -> LoweredRecord:
