@@ -20,7 +20,6 @@ from tests.kit.inside import (
     compiles,
     from_json,
     packed,
-    program_recorder,
     read_program,
     unpacked,
 )
@@ -438,7 +437,7 @@ def test_a_program_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     program = read_program(Compile(module, None, None, None))
     whole = packed(program)
     assert unpacked(whole) == program
-    monkeypatch.setattr(program_recorder, "_MOST_BYTES", len(whole.packed) - 1)
+    monkeypatch.setattr("leafwise._programs.program._MOST_BYTES", len(whole.packed) - 1)
     nothing = packed(program)
     assert unpacked(nothing) is None
     assert nothing.fingerprint == program.fingerprint

@@ -20,7 +20,18 @@ import numpy as np
 import pytest
 from jax.extend.mlir import ir
 from jax.sharding import PartitionSpec
-from tests.kit.inside import Compile, LoweredProgram, describe, first_differences, read_program
+from tests.kit.inside import (
+    Compile,
+    LoweredProgram,
+    LoweredRecord,
+    describe,
+    first_differences,
+    from_json,
+    packed,
+    read_program,
+    to_json,
+    unpacked,
+)
 
 import leafwise as lw
 
@@ -432,6 +443,6 @@ def test_regions_and_callbacks_are_read() -> None:
     # The reduction in the loop has an operation inside that has no line of its own.
     (last,) = (each for each in found if "custom_call" in each.text and "%1#2" not in each.text)
     assert last.source == line_of("return jax.pure_callback(np.asarray")
-    saved = json.loads(json.dumps(program.to_json()))
-    assert LoweredProgram.from_json(saved) == program
-    assert LoweredProgram.from_json(saved).fingerprint == saved["fingerprint"]
+    record = packed(program)
+    assert unpacked(from_json(LoweredRecord, json.loads(json.dumps(to_json(record))))) == program
+    assert record.fingerprint == program.fingerprint

@@ -179,7 +179,13 @@ class TreeComparison:
         if one.kind is other.kind:
             for reason in static_reasons(path, StaticPair(one.value, other.value, "entry")):
                 if reason.cause is Cause.STATIC:
-                    node = _holder(self.after.root, place)
+                    node = self.after.root
+                    while place not in node.children:
+                        node = next(
+                            child
+                            for child in node.children
+                            if isinstance(child, Node) and child.start <= place < child.stop
+                        )
                     above = path.removesuffix(node.steps[node.children.index(place)])
                     facts = reason.details._replace(cls=node.cls, leaves=len(node.children))
                     yield reason._replace(details=facts, holder=above)
@@ -188,17 +194,6 @@ class TreeComparison:
         elif LeafKind.INVALID not in (one.kind, other.kind):
             words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
-
-
-def _holder(node: Node, leaf: int) -> Node:
-    """Return the node that has the leaf with this index as a child."""
-    while leaf not in node.children:
-        node = next(
-            child
-            for child in node.children
-            if isinstance(child, Node) and child.start <= leaf < child.stop
-        )
-    return node
 
 
 def _format_kind(part: Node | Leaf) -> str:

@@ -15,9 +15,6 @@ import jax
 from leafwise._jax.compat import inside
 from leafwise._objects.locks import new_lock
 
-_LONGEST: Final = 1e6
-"""Seconds; the milliseconds of a longer time may overflow."""
-
 
 class MissingError(Exception):
     """Not all processes responded in time."""
@@ -91,7 +88,7 @@ def count_of_exchanges(here: Processes, name: str) -> int:
 
 
 def _milliseconds(seconds: float) -> int:
-    return max(1, round(min(seconds, _LONGEST) * 1000))
+    return max(1, round(min(seconds, 1e6) * 1000))  # more may overflow
 
 
 _left: Processes | None = None

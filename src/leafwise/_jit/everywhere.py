@@ -8,6 +8,7 @@ compared with the inputs.
 """
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import json
@@ -19,6 +20,8 @@ from typing import Any, Final, Protocol
 
 import jax
 
+from leafwise._findings.json import from_json, to_json
+from leafwise._findings.records import LoweredRecord
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
@@ -41,7 +44,9 @@ from leafwise._programs.program import (
     LoweredProgram,
     Operation,
     first_differences,
+    packed,
     read_program,
+    unpacked,
 )
 from leafwise.errors import (
     Difference,
@@ -49,9 +54,6 @@ from leafwise.errors import (
     ProcessTimeoutError,
     message_of,
 )
-
-_MOST: Final = 3
-"""How many differences between two programs a message shows."""
 
 _WIDTH: Final = 200
 
@@ -97,7 +99,10 @@ def compare_inputs(body: Body, program: ProgramEntry) -> None:
     here = processes()
     if here is None or here.count == 1:
         return
-    hooked = _hook(body)
+    hooked = shows_work() and listen_to_compiles(_on_compile)  # the program will be compared, too
+    if hooked:
+        with LOCK:
+            _HOOKED.setdefault(id(body), body)
 
     def description() -> Record:
         if program.signature is None:
@@ -182,15 +187,6 @@ def _name(body: Body) -> str:
     return f"{module}:{name or body.callee.name}"
 
 
-def _hook(body: Body) -> bool:
-    """Return whether the program will be compared, too."""
-    if not (shows_work() and listen_to_compiles(_on_compile)):
-        return False
-    with LOCK:
-        _HOOKED.setdefault(id(body), body)
-    return True
-
-
 @contextlib.contextmanager
 def _leaving(
     here: Processes, body: Body, program: ProgramEntry | None, name: str, start: int = 0
@@ -268,13 +264,13 @@ def _compare_program(question: Question, body: Body, program: LoweredProgram) ->
         return
 
     def send(turn: int) -> dict[str, Any]:
-        record = program.to_json()
-        record["operations"] = record["operations"][: len(record["operations"]) >> turn]
+        first = program.operations[: len(program.operations) >> turn]
+        record = to_json(packed(dataclasses.replace(program, operations=first)))
         whys = [_reason(entry) for entry in body.program_log.programs[-1:]]
         return {"program": record, "around": _around(body), "why": whys}
 
     sent = question.sent(groups, send)
-    programs = [record and LoweredProgram.from_json(record["program"]) for record in sent]
+    programs = [record and unpacked(from_json(LoweredRecord, record["program"])) for record in sent]
     lines, changes = differences_between(groups, programs, _program_differences, is_shared=False)
     known = [(group, record) for group, record in zip(groups, sent, strict=True) if record]
     around, values = differences_between(
@@ -304,7 +300,7 @@ def _program_differences(one: LoweredProgram, other: LoweredProgram) -> Iterator
     tables = [{k: text for k, text in run.options.items() if text} for run in (one, other)]
     for name, *texts in table_differences(tables[0], tables[1], "nothing"):
         yield Difference(f"option {name}", *texts)
-    for number, pair in enumerate(first_differences(one, other, _MOST), 1):
+    for number, pair in enumerate(first_differences(one, other), 1):
         yield Difference(f"operation {number}", *map(_text, pair))
 
 

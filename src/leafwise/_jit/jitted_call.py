@@ -34,13 +34,24 @@ _IN_WORDS: Final = Fix(
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return the fix that compiles the call a frame is making once, with code if possible."""
     text, tree = ("", None) if frame is None else _call(frame)
-    if is_jit_off() or _needs_values(frame):
+    functions = [node.func for node in ast.walk(tree or ast.Pass()) if isinstance(node, ast.Call)]
+    if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(map(_name, functions)):
         return Fix()
-    if frame is None or tree is None:
+    if frame is None or tree is None or not (parameters := ", ".join(_arguments(frame, tree))):
         return _IN_WORDS
-    nodes = [getattr(node, "func", None) for node in ast.walk(tree)]
-    if not _VALUES.isdisjoint(getattr(node, "attr", getattr(node, "id", "")) for node in nodes):
-        return Fix()
+    names = {id(value): name for name, value in (frame.f_globals | locals_of(frame)).items()}
+    jit, before = "jax.jit", "import jax; "
+    if id(jax) in names or id(jax.jit) in names:
+        jit, before = names.get(id(jax.jit)) or f"{names[id(jax)]}.jit", ""
+    jitted = f"jitted_{_name(tree.func) or 'call'}"
+    code, call = f"{before}{jitted} = {jit}(lambda {parameters}: {text})", f"{jitted}({parameters})"
+    how = once(is_in_module=frame.f_code.co_name == "<module>")
+    words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
+    return Fix(words, Act.JIT_ONCE, (code, call))
+
+
+def _arguments(frame: types.FrameType, tree: ast.Call) -> list[str]:
+    """Return the arrays and floats in a call, if code elsewhere sees all other names in it."""
     scope = frame.f_globals | locals_of(frame)
     arguments: list[str] = []
     for name in dict.fromkeys(_names(tree)):
@@ -52,20 +63,12 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
             is_own = getattr(value, "__module__", None) == frame.f_globals.get("__name__")
             is_hidden = is_local and (is_own or not hasattr(value, "__qualname__"))
             if is_hidden or not callable(value):
-                return _IN_WORDS  # code elsewhere may not see it, or it may change
-    named = {id(value): name for name, value in scope.items()}
-    jit, before = "jax.jit", "import jax; "
-    if id(jax) in named or id(jax.jit) in named:
-        jit, before = named.get(id(jax.jit)) or f"{named[id(jax)]}.jit", ""
-    called = getattr(tree.func, "attr", getattr(tree.func, "id", "call"))
-    parameters = ", ".join(arguments)
-    code = f"{before}jitted_{called} = {jit}(lambda {parameters}: {text})"
-    if not parameters or frame.f_code.co_name == "<lambda>":
-        return _IN_WORDS
-    how = once(is_in_module=frame.f_code.co_name == "<module>")
-    call = f"jitted_{called}({parameters})"
-    words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
-    return Fix(words, Act.JIT_ONCE, (code, call))
+                return []  # it may change
+    return [] if frame.f_code.co_name == "<lambda>" else arguments
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 _VALUES: Final = frozenset({"float", "item", "tolist", "device_get", "tqdm", "trange"})

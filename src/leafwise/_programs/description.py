@@ -152,7 +152,7 @@ def _has_own_data(node: Node) -> bool:
     if node.aux is None or isinstance(node.aux, StaticKey) or node.cls in _DICTS:
         return False
     if dataclasses.is_dataclass(node.cls):  # its fields are enough, if children have their names
-        return any(step.startswith("[<flat index") for step in node.steps) or _knows_more(node)
+        return not node.names_children or _knows_more(node)
     return not node.names and node.cls is not tuple and node.aux is not node.cls  # a namedtuple's
 
 

@@ -5,18 +5,24 @@ and of its private functions, which have counters. Everything else counts: const
 bits, layouts, shardings, donated arguments.
 """
 
+import base64
 import dataclasses
 import difflib
 import itertools
+import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, TypeAlias
 
-from leafwise._findings.words import without_addresses
+from leafwise._findings.json import RecordError, from_json
+from leafwise._findings.records import LoweredRecord
+from leafwise._findings.words import clean, without_addresses
 from leafwise._jax.compiles import Compile
 from leafwise._objects.locks import cached_property
 from leafwise._objects.source.call_site import is_users_file
 from leafwise._objects.text import sha256_of
+from leafwise._statics.portable import dump
 
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _PLACE: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\d+):\d+')
@@ -26,6 +32,13 @@ _OURS: Final = re.compile(r"@(f\d+)\b")
 _POINTER: Final = re.compile(r'((?:SPMDPartitioning|InspectSharding)\(.*backend_config = )"\d+"')
 _LONG: Final = re.compile(r'"[^"\\]{200,}(?:\\.[^"\\]*)*"')
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
+
+_MOST_BYTES: Final = 4 << 20
+"""The largest compressed size of a program whose operations are recorded."""
+
+_MOST_UNPACKED: Final = 64 << 20
+_MOST_LISTS: Final = 4 << 20
+"""The same as text, and its lists: a file of some kilobytes could take gigabytes of memory."""
 
 _WINDOW: Final = 2000
 """How many operations after the first difference are aligned, in quadratic time."""
@@ -78,19 +91,36 @@ class LoweredProgram:
 
         return dataclasses.replace(operation, text=_OURS.sub(name, operation.text))
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "fingerprint": self.fingerprint,
-            "options": dict(self.options),
-            "functions": list(self.functions),
-            "operations": [[each.text, each.source] for each in self.operations],
-        }
 
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Self:
-        operations = tuple(Operation(text, source) for text, source in saved["operations"])
-        return cls(saved["name"], operations, tuple(saved["functions"]), saved["options"])
+def packed(program: LoweredProgram) -> LoweredRecord:
+    """Return the record of a program with its operations compressed, or none if they are large."""
+    lines = "\n".join(operation.text for operation in program.operations)
+    plain = dump([[operation.text, operation.source] for operation in program.operations]).encode()
+    text = base64.b64encode(zlib.compress(plain)).decode()
+    return LoweredRecord(
+        name=program.name,
+        fingerprint=program.fingerprint,
+        digest=sha256_of(lines.encode()),
+        options=dict(program.options),
+        functions=list(program.functions),
+        packed=text if len(text) <= _MOST_BYTES and len(plain) <= _MOST_UNPACKED else "",
+    )
+
+
+def unpacked(record: LoweredRecord) -> LoweredProgram | None:
+    """Return the program from a record that `packed` made; None if it was too large."""
+    if not record.packed:
+        return None
+    try:
+        decompress = zlib.decompressobj().decompress
+        plain = decompress(base64.b64decode(record.packed), _MOST_UNPACKED)
+        if plain.count(b"[") + plain.count(b"{") > _MOST_LISTS:
+            return None
+        pairs = from_json(list[tuple[str, str]], json.loads(plain))
+        operations = tuple(itertools.starmap(Operation, pairs))
+    except (TypeError, ValueError, zlib.error, RecursionError) as error:
+        raise RecordError(f"the operations of {clean(record.name)}: {error}") from error
+    return LoweredProgram(record.name, operations, tuple(record.functions), record.options)
 
 
 def read_program(compiled: Compile, options: Mapping[str, str] | None = None) -> LoweredProgram:
@@ -132,10 +162,8 @@ def _sources(lines: Sequence[tuple[str, str]]) -> list[str]:
     return sources[::-1]
 
 
-def first_differences(
-    one: LoweredProgram, other: LoweredProgram, limit: int = 3
-) -> list[OperationPair]:
-    """Return the first operations that differ in more than their operands' numbers."""
+def first_differences(one: LoweredProgram, other: LoweredProgram) -> list[OperationPair]:
+    """Return up to three first operations that differ in more than their operands' numbers."""
     sides = one.operations, other.operations
     same = next(
         (place for place, (a, b) in enumerate(zip(*sides, strict=False)) if a.text != b.text),
@@ -151,7 +179,7 @@ def first_differences(
     if left and right:  # the first pair, even if only its operands differ
         pairs[:1] = [(left[0], right[0])]
     pairs.sort(key=lambda pair: all(map(_follows, pair)))
-    return [(one.shown(before), other.shown(after)) for before, after in pairs[:limit]]
+    return [(one.shown(before), other.shown(after)) for before, after in pairs[:3]]
 
 
 def _follows(operation: Operation | None) -> bool:

@@ -19,9 +19,8 @@ from leafwise._jax.persistent_cache import differing_parts
 from leafwise._objects.source.call_site import short_file
 from leafwise._processes.agreement import table_differences
 from leafwise._programs.description import Record, differences
-from leafwise._programs.program import Operation, first_differences
+from leafwise._programs.program import Operation, first_differences, unpacked
 from leafwise._statics.portable import dump, in_one_order
-from leafwise.cli.program_recorder import unpacked
 from leafwise.cli.recorded import VERSION
 
 _SILENT: Final = (

@@ -4,41 +4,28 @@ They hold text and numbers only, as in `recorder`: of the environment, the varia
 and XLA read; of arrays, shapes and digests.
 """
 
-import base64
-import dataclasses
-import hashlib
-import json
 import os
 import sys
 import threading
 import time
-import zlib
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any, Final
 
 import jax
 
-from leafwise._findings.json import RecordError, from_json, to_json
-from leafwise._findings.records import LoweredRecord, ProcessRecord, ProgramRecord, SiteRecord
-from leafwise._findings.words import clean, without_addresses
+from leafwise._findings.json import to_json
+from leafwise._findings.records import ProcessRecord, ProgramRecord, SiteRecord
+from leafwise._findings.words import without_addresses
 from leafwise._jax.compiles import Compile, listen_to_compiles, stop_listening_to_compiles
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.source.code import names_of
 from leafwise._programs.digest import describe_call, describe_captures, digest_of
-from leafwise._programs.program import LoweredProgram, read_program
-from leafwise._statics.portable import dump
+from leafwise._programs.program import packed, read_program
 from leafwise.cli.operations_recorder import writing_faults
 from leafwise.errors import message_of
-
-_MOST_BYTES: Final = 4 << 20
-"""The largest compressed size of a program whose operations are recorded."""
-
-_MOST_UNPACKED: Final = 64 << 20
-_MOST_LISTS: Final = 4 << 20
-"""The same as text, and its lists: a file of some kilobytes could take gigabytes of memory."""
 
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
@@ -136,29 +123,3 @@ def _config(trace: Any = None) -> dict[str, Any]:
         for name, text in sorted(options.items())
         if name != UNNAMED_CONFIG and not any(word in name for word in _PRIVATE)
     }
-
-
-def packed(program: LoweredProgram) -> LoweredRecord:
-    """Return the record of a program with its operations compressed, or none if they are large."""
-    lines = "\n".join(operation.text for operation in program.operations)
-    digest = hashlib.sha256(lines.encode()).hexdigest()
-    record = program.to_json()
-    plain = dump(record.pop("operations")).encode()
-    text = base64.b64encode(zlib.compress(plain)).decode()
-    packed = text if len(text) <= _MOST_BYTES and len(plain) <= _MOST_UNPACKED else ""
-    return LoweredRecord(**record, digest=digest, packed=packed)
-
-
-def unpacked(record: LoweredRecord) -> LoweredProgram | None:
-    """Return the program from a record that `packed` made; None if it was too large."""
-    if not record.packed:
-        return None
-    try:
-        decompress = zlib.decompressobj().decompress
-        plain = decompress(base64.b64decode(record.packed), _MOST_UNPACKED)
-        if plain.count(b"[") + plain.count(b"{") > _MOST_LISTS:
-            return None
-        operations = from_json(list[list[str]], json.loads(plain))
-        return LoweredProgram.from_json({**dataclasses.asdict(record), "operations": operations})
-    except (ValueError, zlib.error, RecursionError) as error:
-        raise RecordError(f"the operations of {clean(record.name)}: {error}") from error
