@@ -385,8 +385,8 @@ def test_differences_name_the_operations_and_their_lines() -> None:
     mine, its = map(str, found[0])
     assert "stablehlo.cosine" in mine
     assert "stablehlo.tanh" in its
-    assert mine.endswith(line_of("x = each(x)  # the first"))
-    assert its.endswith(line_of("x = each(x)  # the second"))
+    assert mine.endswith(Path(line_of("x = each(x)  # the first")).name)
+    assert its.endswith(Path(line_of("x = each(x)  # the second")).name)
 
 
 def test_a_constant_has_the_line_that_uses_it() -> None:

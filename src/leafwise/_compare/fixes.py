@@ -66,7 +66,7 @@ class Side(NamedTuple):
     def converted(self, dtype: Any, name: str) -> Fix:
         """Return the fix that passes a strongly typed array, from the number or the name."""
         kind = "bool_" if str(dtype) == "bool" else str(dtype)
-        getattr(jnp, kind)  # raises if JAX does not have it
+        getattr(jnp, kind)  # AttributeError on a JAX without this function
         if self.leaf.shape:
             return self.wrapped(f".astype(jnp.{kind})", name, f"`{{}}.astype(jnp.{kind})`")
         text = repr(self.number)
@@ -129,8 +129,6 @@ def _shape(reason: Reason) -> Advice:
 
 def _aux_data(reason: Reason) -> Advice:
     path, one, other = first_difference(reason.before, reason.after)
-    if not path and jax_equal(one, other) is not False:
-        return Advice("the node's aux_data differs")
     advice, path = _differing(reason, StaticFacts(None, ""), "")
     where = f"at {path} of its aux_data" if path else "its aux_data"
     change = advice.change or " -> ".join(shorten_both(one, other, 40))
@@ -325,12 +323,12 @@ def _shared_data(one: Any, other: Any) -> str:
         one, other = inspect.unwrap(one), inspect.unwrap(other)
         code, names = other.__code__, other.__globals__
         cells = zip(code.co_freevars, one.__closure__ or (), other.__closure__ or (), strict=True)
-        found = {name: cell.cell_contents for name, mine, cell in cells if mine is cell}
-        within = [code, *(each for each in code.co_consts if is_a(each, types.CodeType))]
-        found |= {name: names[name] for each in within for name in each.co_names if name in names}
+        shared = {name: cell.cell_contents for name, mine, cell in cells if mine is cell}
+        within = [code, *(const for const in code.co_consts if is_a(const, types.CodeType))]
+        shared |= {name: names[name] for at in within for name in at.co_names if name in names}
         data = [
             f"`{name}`"
-            for name, value in found.items()
+            for name, value in shared.items()
             if not (callable(value) or is_a(value, types.ModuleType))
         ]
         return " and ".join(data[:2])

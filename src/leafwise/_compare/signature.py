@@ -209,9 +209,10 @@ def signature(
         False
     """
     statics = StaticArguments.checked(static_argnums, static_argnames)
-    options = _OPTIONS.difference(statics.names)  # else it is an argument of that name
-    given = {name: value for name, value in kwargs.items() if name not in options}
-    return record(args, given, statics, filtered=filter_jit)
+    # An option of `jax.jit` only if it is not static, as then the callee takes it.
+    options = _OPTIONS.difference(statics.names)
+    named = {name: value for name, value in kwargs.items() if name not in options}
+    return record(args, named, statics, filtered=filter_jit)
 
 
 _OPTIONS: Final = frozenset(
@@ -281,14 +282,10 @@ def record(
     named = tuple(static), tuple(static.values())
     root = Node(tuple, None, named, list(dynamic), children, 0, len(walk.leaves))
     flat, treedef = jax.tree.flatten(list(dynamic.values()))
-    numbers = _numbers(walk.leaves, flat)
-    return Signature(treedef, root, tuple(walk.leaves), numbers, trace_config(), labels)
-
-
-def _numbers(records: Sequence[Leaf], leaves: Sequence[Any]) -> Mapping[int, Any]:
-    kinds = [(place, leaf.stored) for place, leaf in enumerate(records)]
+    kinds = [(place, leaf.stored) for place, leaf in enumerate(walk.leaves)]
     places = [place for place, kind in kinds if type(kind) is type and kind in _NUMBERS]
-    return {place: leaves[place] for place in places[:100]}
+    numbers = {place: flat[place] for place in places[:100]}
+    return Signature(treedef, root, tuple(walk.leaves), numbers, trace_config(), labels)
 
 
 def labels_of(

@@ -266,8 +266,8 @@ def _compare_program(question: Question, body: Body, program: LoweredProgram) ->
     def send(turn: int) -> dict[str, Any]:
         first = program.operations[: len(program.operations) >> turn]
         record = to_json(packed(dataclasses.replace(program, operations=first)))
-        whys = [_reason(entry) for entry in body.program_log.programs[-1:]]
-        return {"program": record, "around": _around(body), "why": whys}
+        why = "".join(map(_reason, body.program_log.programs[-1:]))
+        return {"program": record, "around": _around(body), "why": why}
 
     sent = question.sent(groups, send)
     programs = [record and unpacked(from_json(LoweredRecord, record["program"])) for record in sent]
@@ -278,9 +278,8 @@ def _compare_program(question: Question, body: Body, program: LoweredProgram) ->
     )
     if around:
         lines += ["\n  what may have caused the difference:", *around]
-    whys = [(group, record["why"]) for group, record in known]
-    if len({str(why) for _, why in whys}) > 1:
-        lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
+    if len({record["why"] for _, record in known}) > 1:
+        lines += [f"\n  {list_of(group)} traced it: {record['why']}" for group, record in known]
     fix = _SAME_FLAGS if any(path.startswith("option ") for path in changes) else _SAME_PROGRAM
     differ = "lower a different program than the others"
     raise question.error(groups, differ, fix, (lines, {**changes, **values}))

@@ -99,16 +99,16 @@ def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
     if frame is None or (tree := _call(frame)[1]) is None:
         return {}
     scope = frame.f_globals | locals_of(frame)
-    found = {name: scope[name] for name in _names(tree) if name in scope}
-    plain = {name: getattr(value, "shape", value) for name, value in found.items()}
-    return {name: value for name, value in plain.items() if _is_plain(value)}
+    values = {name: scope[name] for name in _names(tree) if name in scope}
+    shapes = {name: getattr(value, "shape", value) for name, value in values.items()}
+    return {name: value for name, value in shapes.items() if _is_plain(value)}
 
 
 def made_at(value: Any, frame: types.FrameType | None) -> str:
     """Return the line where a variable got a value from a call: ``train.py:71``, or ""."""
     while (frame := user_frame(frame)) is not None:
         scope = frame.f_globals | locals_of(frame)
-        names = {name for name, each in scope.items() if each is value}
+        names = {name for name, item in scope.items() if item is value}
         for call, store in pairwise(dis.get_instructions(frame.f_code)):
             stored = store.argval if isinstance(store.argval, tuple) else (store.argval,)
             is_made = "CALL" in call.opname and store.opname.startswith("STORE_")
@@ -145,7 +145,7 @@ def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
 
 def _names(tree: ast.expr) -> list[str]:
     names = free_names(ast.parse(f"lambda: {ast.unparse(tree)}"))  # with its comprehensions
-    return [each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names]
+    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names]
 
 
 def free_names(node: ast.AST) -> set[str]:
@@ -164,4 +164,4 @@ def _is_dynamic(value: Any) -> bool:
     """Return whether a value consists of arrays, floats and complex numbers, for JAX to trace."""
     leaves = jax.tree.leaves(value)
     kinds = (float, complex, jax.Array, np.ndarray, np.generic)
-    return bool(leaves) and all(isinstance(each, kinds) for each in leaves)
+    return bool(leaves) and all(isinstance(leaf, kinds) for leaf in leaves)

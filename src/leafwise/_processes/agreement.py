@@ -6,7 +6,6 @@ send more.
 
 import base64
 import dataclasses
-import hashlib
 import json
 import math
 import zlib
@@ -14,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 from leafwise._jax.processes import MissingError, Processes, exchange
+from leafwise._objects.text import sha256_of
 from leafwise.errors import Difference, DifferentProcessesError, ProcessTimeoutError, message_of
 
 T = TypeVar("T")
@@ -69,9 +69,8 @@ class Question:
         except Exception as error:  # a user's tree
             self._answers(error_answer(error))
             raise
-        text = json.dumps([*own.items()], sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        groups = self.groups(digest, "could not describe the tree")
+        text = json.JSONEncoder(sort_keys=True).encode([*own.items()])
+        groups = self.groups(sha256_of(text.encode()), "could not describe the tree")
         if len(groups) > 1:
             sent = self.sent(groups, lambda _: own)
             disagreement = differences_between(groups, sent, differing)

@@ -11,14 +11,12 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import is_itself
 from leafwise._objects.source.code import is_installed_module
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten_both
-from leafwise._statics.key import StaticKey, argument_value, content_names, verify
+from leafwise._statics.key import StaticKey, verify
 from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json
-from leafwise._trees.leaves import LeafKind
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import Difference
 
@@ -49,22 +47,6 @@ def describe_tree(
     described = Described(walk.leaves, type(tree).__name__, leaf_entry, reader)
     described.add(walk.node_or_leaf(tree), start)
     return described
-
-
-def describe_signature(
-    signature: Signature, leaf_entry: LeafEntry, reader: PortableReader
-) -> Record:
-    """Describe the arguments of a recorded call, each under the name of its parameter."""
-    found = signature.leaf_records
-    leaves = [each.value if each.kind is LeafKind.STATIC else each for each in found]
-    described = Described(leaves, "", leaf_entry, reader)
-    root = signature.root
-    for name, value in zip(root.names, root.values, strict=True):
-        by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
-        described.add_static(argument_value(value), signature.show(name), by_content=by_content)
-    for step, child in zip(root.steps, root.children, strict=True):
-        described.add(child, signature.show(step))
-    return described.record
 
 
 class Described:

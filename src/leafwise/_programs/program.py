@@ -20,7 +20,7 @@ from leafwise._findings.records import LoweredRecord
 from leafwise._findings.words import clean, without_addresses
 from leafwise._jax.compiles import Compile
 from leafwise._objects.locks import cached_property
-from leafwise._objects.source.call_site import is_users_file
+from leafwise._objects.source.call_site import is_users_file, short_file
 from leafwise._objects.text import sha256_of
 from leafwise._statics.portable import dump
 
@@ -57,7 +57,8 @@ class Operation:
         return _VALUE.sub("%", self.text)
 
     def __str__(self) -> str:
-        return f"{self.text.strip()}  # {self.source}" if self.source else self.text.strip()
+        file, _, line = self.source.rpartition(":")
+        return self.text.strip() + (f"  # {short_file(file)}:{line}" if file else "")
 
 
 OperationPair: TypeAlias = tuple[Operation | None, Operation | None]
@@ -77,7 +78,7 @@ class LoweredProgram:
     def fingerprint(self) -> str:
         """A SHA-256 digest, the same in every process for the same program."""
         lines = [f"{name}: {text}" for name, text in sorted(self.options.items())]
-        lines += [each.text for each in self.operations]
+        lines += [operation.text for operation in self.operations]
         return sha256_of("\n".join(lines).encode())
 
     def shown(self, operation: Operation | None) -> Operation | None:
@@ -126,21 +127,21 @@ def unpacked(record: LoweredRecord) -> LoweredProgram | None:
 def read_program(compiled: Compile, options: Mapping[str, str] | None = None) -> LoweredProgram:
     """Return a program that is about to be compiled, with the options that the compile uses."""
     lines = compiled.lines()
-    private = {found[1] for line, _ in lines if (found := _PRIVATE.match(line))}
+    private = {match[1] for line, _ in lines if (match := _PRIVATE.match(line))}
     numbers: dict[str, str] = {}
     callers: dict[str, str] = {}
 
-    def numbered(found: re.Match[str]) -> str:
-        if found[1] not in private:
-            return found[0]
-        callers.setdefault(found[1], source)
-        return numbers.setdefault(found[1], f"@f{len(numbers)}")
+    def numbered(symbol: re.Match[str]) -> str:
+        if symbol[1] not in private:
+            return symbol[0]
+        callers.setdefault(symbol[1], source)
+        return numbers.setdefault(symbol[1], f"@f{len(numbers)}")
 
     operations: list[Operation] = []
     caller = ""
     for (line, _), own in zip(lines, _sources(lines), strict=True):
-        if found := _PRIVATE.match(line):
-            caller = callers.get(found[1], "")
+        if function := _PRIVATE.match(line):
+            caller = callers.get(function[1], "")
         source = own or caller
         if line.strip() != "}":
             text = _SYMBOL.sub(numbered, _plain(line))
@@ -193,5 +194,5 @@ def _plain(line: str) -> str:
     if "backend_config" in line:
         line = _POINTER.sub(r'\1""', line)
     if len(line) > len('""') + 200:
-        line = _LONG.sub(lambda each: f'"sha256:{sha256_of(each[0].encode())}"', line)
+        line = _LONG.sub(lambda text: f'"sha256:{sha256_of(text[0].encode())}"', line)
     return line

@@ -16,10 +16,9 @@ from leafwise._findings.json import from_json
 from leafwise._findings.records import EventRecord, ProcessRecord, ProgramRecord
 from leafwise._findings.words import annotation, clean, count
 from leafwise._jax.persistent_cache import differing_parts
-from leafwise._objects.source.call_site import short_file
 from leafwise._processes.agreement import table_differences
 from leafwise._programs.description import Record, differences
-from leafwise._programs.program import Operation, first_differences, unpacked
+from leafwise._programs.program import first_differences, unpacked
 from leafwise._statics.portable import dump, in_one_order
 from leafwise.cli.recorded import VERSION
 
@@ -125,8 +124,9 @@ class _Comparer:
     def __init__(self, one: RecordedRun, other: RecordedRun) -> None:
         self._one, self._other = one, other
         of_run = list(_of_process(one.processes[0], other.processes[0]))
-        self._of_cache = [cause for cause in of_run if _is_of_cache(cause)]
-        self._of_run = [cause for cause in of_run if not _is_of_cache(cause)]
+        settings = [cause for cause in of_run if cause.kind in {"environment", "config"}]
+        self._of_cache = [cause for cause in settings if cause.path.lower().startswith(_CACHE)]
+        self._of_run = [cause for cause in of_run if cause not in self._of_cache]
         self.causes = {cause: list[ProgramRecord]() for cause in self._of_run}
         self.notes: dict[str, list[str]] = {}
 
@@ -197,7 +197,8 @@ class _Comparer:
             yield RunDifference("operation", _label(after), "", "")
             return
         pairs = first_differences(one, other)
-        texts = ("\n".join(map(_operation, side)) for side in zip(*pairs, strict=True))
+        sides = zip(*pairs, strict=True)
+        texts = ("\n".join(str(line or _NOTHING) for line in side) for side in sides)
         yield RunDifference("operation", _label(after), *texts)
         for path, what in after.refused.items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
@@ -301,10 +302,6 @@ def _of_tables(
             yield RunDifference(kind, *change)
 
 
-def _is_of_cache(cause: RunDifference) -> bool:
-    return cause.kind in {"environment", "config"} and cause.path.lower().startswith(_CACHE)
-
-
 def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]:
     """Yield the differences in arguments, captures and options between two programs."""
     yield from _of_records("argument", one.arguments, other.arguments)
@@ -327,13 +324,6 @@ def _of_records(kind: str, one: Record | None, other: Record | None) -> Iterator
 
 
 _HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")
-
-
-def _operation(operation: Operation | None) -> str:
-    if operation is None:
-        return _NOTHING
-    file, _, line = operation.source.rpartition(":")
-    return str(dataclasses.replace(operation, source=f"{short_file(file)}:{line}" if file else ""))
 
 
 def format_comparison(comparison: Comparison) -> str:
