@@ -20,7 +20,6 @@ from tests.kit.inside import (
     compiles,
     from_json,
     packed,
-    program_recorder,
     read_program,
     unpacked,
 )
@@ -171,7 +170,7 @@ def test_the_run_differs(run: Callable[..., str], leafwise: Check, cause: tuple[
 
 
 def cached(
-    answer: str, key: str = "k", folder: str = "/cache", **parts: str
+    answer: str, key: str = "k", folder: str = "/cache", unwritten: str = "", **parts: str
 ) -> Callable[[Any], None]:
     """Return what makes a report one of a run with the persistent cache."""
 
@@ -179,6 +178,7 @@ def cached(
         report["processes"][0]["config"]["jax_compilation_cache_dir"] = folder
         for each in report["programs"]:
             each.update(cache=answer, key=key, key_parts={"computation": "1", **parts})
+            each.update(unwritten=unwritten)
 
     return edit
 
@@ -202,11 +202,9 @@ def test_hits_and_misses(run: Callable[..., str], leafwise: Check) -> None:
 
 def test_a_miss_of_what_was_never_written(run: Callable[..., str], leafwise: Check) -> None:
     """What is too quick to be written is a note, and no difference between the runs."""
-    quick = (
-        "not found; not written, as it compiled faster than "
-        "jax_persistent_cache_min_compile_time_secs=1"
-    )
-    outcome = leafwise("compare", run(cached(quick)), run(cached(quick)))
+    why = "as it compiled faster than jax_persistent_cache_min_compile_time_secs=1"
+    quick = cached(f"not found; not written, {why}", unwritten=why)
+    outcome = leafwise("compare", run(quick), run(quick))
     assert outcome.code == 0
     (note,) = (line for line in outcome.out.splitlines() if line.startswith("note"))
     assert "the first run did not write it, as it compiled faster than" in note
@@ -439,7 +437,7 @@ def test_a_program_that_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     program = read_program(Compile(module, None, None, None))
     whole = packed(program)
     assert unpacked(whole) == program
-    monkeypatch.setattr(program_recorder, "_MOST_BYTES", len(whole.packed) - 1)
+    monkeypatch.setattr("leafwise._programs.program._MOST_BYTES", len(whole.packed) - 1)
     nothing = packed(program)
     assert unpacked(nothing) is None
     assert nothing.fingerprint == program.fingerprint
@@ -471,5 +469,5 @@ def test_captures_alike_or_large(explained: Explained, monkeypatch: pytest.Monke
 
     both = {path: each for path, each in found()["captures"].items() if path.startswith("value")}
     assert sorted(each["static"]["parts"] for each in both.values()) == [["3.0"], ["4.0"]]
-    monkeypatch.setattr(program_recorder, "_MOST_ARRAY", 1)
+    monkeypatch.setattr("leafwise._programs.digest._MOST_ARRAY", 1)
     assert found()["captures"]["TABLE"] == {"array": {"dtype": "float32", "shape": ["5"]}}

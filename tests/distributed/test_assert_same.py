@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import leafwise as lw
-from leafwise._jax.processes import differences_between, list_of
+from leafwise._processes.agreement import differences_between, list_of
 
 from .processes import run
 

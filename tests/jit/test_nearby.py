@@ -8,7 +8,7 @@ import pytest
 from tests.kit.inside import Callee, Outcome, ProgramEntry, ProgramLog, staleness
 
 import leafwise as lw
-from leafwise._compare import explain as comparing
+from leafwise._compare import signature as comparing
 from leafwise._compare.signature import StaticArguments
 
 

@@ -45,7 +45,13 @@ from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.source.call_site import Site, short_file, user_frame
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._programs.digest import describe
-from leafwise._programs.program import LoweredProgram, first_differences, read_program
+from leafwise._programs.program import (
+    LoweredProgram,
+    first_differences,
+    packed,
+    read_program,
+    unpacked,
+)
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import exchange, field_names_of, is_kept
 from leafwise.cli import check_classes as run_module
@@ -57,7 +63,6 @@ from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, Field
 from leafwise.cli.check_targets import CheckTarget, FoundTargets, find_targets, is_node
 from leafwise.cli.edits import Code, Replacement, applied, diff, edits_for, shown, uncommitted
 from leafwise.cli.explain_script import Script
-from leafwise.cli.program_recorder import packed, unpacked
 from leafwise.cli.recorded import Process, Record, make_report
 from leafwise.cli.recorder import Recorder
 from leafwise.testing import _check

@@ -7,8 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from leafwise._compare.signature import Signature
-from leafwise._compare.tree_differences import TreeComparison, aval_reasons, static_reasons
+from leafwise._compare.tree_differences import (
+    RecordedTree,
+    TreeComparison,
+    aval_reasons,
+    static_reasons,
+)
 from leafwise._findings.reasons import Advice, Outcome, Reason, ReasonKind
 from leafwise._findings.words import count
 from leafwise._objects.stand_ins import Verbatim
@@ -134,15 +138,15 @@ class _VerbatimLeaf(Leaf):
         return str(self.value)
 
 
-def _recorded(label: str, tree: Any) -> Signature:
-    """Return the signature of one tree, with the values of all leaves in ``numbers``."""
+def _recorded(label: str, tree: Any) -> RecordedTree:
+    """Return the record of one tree, with the values of all leaves in ``numbers``."""
     to_leaf = LeafRecorder()
     walk = TreeWalk(lambda value: (_leaf_of(to_leaf(value), value), value), LEAF_TYPES)
     child = walk.node_or_leaf(tree)
     pairs: list[tuple[Leaf, Any]] = walk.leaves
     root = Node(tuple, None, ((), ()), [label], [child], 0, len(pairs))
     leaves, values = tuple(leaf for leaf, _ in pairs), dict(enumerate(value for _, value in pairs))
-    return Signature(jax.tree.structure([tree]), (), root, leaves, {}, values)
+    return RecordedTree(jax.tree.structure([tree]), root, leaves, values)
 
 
 def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
@@ -158,8 +162,8 @@ def _leaf_of(leaf: Leaf, value: Any) -> Leaf:
 class _ExactComparison(TreeComparison):
     """A comparison that takes types into account even where JAX does not."""
 
-    def __init__(self, a: Signature, b: Signature, tolerance: _Tolerance | None) -> None:
-        super().__init__(a, b, config_differs=False)
+    def __init__(self, a: RecordedTree, b: RecordedTree, tolerance: _Tolerance | None) -> None:
+        super().__init__(a, b)
         self._tolerance = tolerance
 
     def unnamed_reasons(self, path: str, mine: Node, its: Node) -> Iterator[Reason]:

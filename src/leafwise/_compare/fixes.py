@@ -66,7 +66,7 @@ class Side(NamedTuple):
     def converted(self, dtype: Any, name: str) -> Fix:
         """Return the fix that passes a strongly typed array, from the number or the name."""
         kind = "bool_" if str(dtype) == "bool" else str(dtype)
-        getattr(jnp, kind)  # raises if JAX does not have it
+        getattr(jnp, kind)  # AttributeError on a JAX without this function
         if self.leaf.shape:
             return self.wrapped(f".astype(jnp.{kind})", name, f"`{{}}.astype(jnp.{kind})`")
         text = repr(self.number)
@@ -129,8 +129,6 @@ def _shape(reason: Reason) -> Advice:
 
 def _aux_data(reason: Reason) -> Advice:
     path, one, other = first_difference(reason.before, reason.after)
-    if not path and jax_equal(one, other) is not False:
-        return Advice("the node's aux_data differs")
     advice, path = _differing(reason, StaticFacts(None, ""), "")
     where = f"at {path} of its aux_data" if path else "its aux_data"
     change = advice.change or " -> ".join(shorten_both(one, other, 40))
@@ -231,27 +229,27 @@ def _static(reason: Reason) -> Advice:
 
 def _differing(reason: Reason, facts: StaticFacts, name: str) -> tuple[Advice, str]:
     """Word the first parts of two statics that differ, by their name; return their path, too."""
-    before, after, by, path = reason.before, reason.after, facts.by, facts.path
-    one, other = before, after
+    before, after, by_content = reason.before, reason.after, facts.by == "content"
+    path, one, other = facts.path, before, after
     # By content, these are the first parts already; for a recreated partial, its arguments count.
-    if by != "content" and not are_recreated(before, after):
+    if not (by_content or are_recreated(before, after)):
         path, one, other = first_difference(before, after)
-    are_functions = is_function(one) and is_function(other)
-    if are_functions and (by == "content" or not are_recreated(one, other)):  # `sin`, then `cos`
+    is_recreated = not by_content and are_recreated(one, other)
+    if is_function(one) and is_function(other) and not is_recreated:  # `sin`, then `cos`
         return Advice("another function", Fix(act=Act.NOTHING)), path
-    if by == "content":  # `lambda x: x * rate` with `rate` 1, then 2
+    if by_content:  # `lambda x: x * rate` with `rate` 1, then 2
         return _static_fix(one, other), path
     holder, way = _recreated_holder(before, after)
     if holder is not None:  # `optax.sgd(0.1)` in each call
         changes = changed_parts(before, after, name if way else "", facts.reads)
         advice, path = recreated_object(public_name(type(holder)), changes), "" if changes else way
-    elif are_functions:  # `lambda x: x * rate`, or `jax.jit(f)`, in each call
+    elif is_recreated:  # `lambda x: x * rate`, or `jax.jit(f)`, in each call
         changes = changed_parts(one, other, reads=facts.reads)
         wrapped = None if changes else _wrapped_again(one, other, facts.made)
         advice = wrapped or recreated_function(other, changes, _shared_data(one, other))
     else:
         return _changed_value(one, other, reason, facts, name and name + path), path
-    if by == "identity" and not changes:  # with the same content, it is equal by content
+    if facts.by == "identity" and not changes:  # with the same content, it is equal by content
         words = f'{advice.fix.words}, or declare the field `lw.static_field(compare_by="content")`'
         advice = advice._replace(fix=advice.fix._replace(words=words))
     return advice, path
@@ -325,12 +323,12 @@ def _shared_data(one: Any, other: Any) -> str:
         one, other = inspect.unwrap(one), inspect.unwrap(other)
         code, names = other.__code__, other.__globals__
         cells = zip(code.co_freevars, one.__closure__ or (), other.__closure__ or (), strict=True)
-        found = {name: cell.cell_contents for name, mine, cell in cells if mine is cell}
-        within = [code, *(each for each in code.co_consts if is_a(each, types.CodeType))]
-        found |= {name: names[name] for each in within for name in each.co_names if name in names}
+        shared = {name: cell.cell_contents for name, mine, cell in cells if mine is cell}
+        within = [code, *(const for const in code.co_consts if is_a(const, types.CodeType))]
+        shared |= {name: names[name] for at in within for name in at.co_names if name in names}
         data = [
             f"`{name}`"
-            for name, value in found.items()
+            for name, value in shared.items()
             if not (callable(value) or is_a(value, types.ModuleType))
         ]
         return " and ".join(data[:2])

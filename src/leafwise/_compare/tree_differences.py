@@ -1,7 +1,8 @@
 """The differences between two trees, path by path, and what JAX does about them."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+import dataclasses
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from leafwise._findings.reasons import Outcome, Reason, ReasonKind
 from leafwise._findings.words import count
 from leafwise._jax.compat import varying_axes
 from leafwise._objects.classes import distinct_names
+from leafwise._objects.locks import cached_property
 from leafwise._objects.source.code import is_redefinition
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.equality import (
@@ -22,19 +24,33 @@ from leafwise._trees.equality import (
     verdict_of,
 )
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
-from leafwise._trees.nodes import Node
-
-if TYPE_CHECKING:  # its `explain` leads here
-    from leafwise._compare.signature import Signature
-
+from leafwise._trees.nodes import Node, walk
 
 Comparing: TypeAlias = Generator["Comparing", Any, list[Reason]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RecordedTree:
+    """A tree without the data of its arrays."""
+
+    treedef: Any
+    root: Node
+    leaf_records: tuple[Leaf, ...]
+    numbers: Mapping[int, Any]
+    """Python numbers among the leaves, by index, for code in a fix; in `diff` all leaves."""
+
+    @cached_property
+    def leaf_paths(self) -> Sequence[str]:
+        """The paths of all leaves, without the names of parameters."""
+        return ["".join(steps) for steps, part in walk(self.root) if isinstance(part, int)]
 
 
 class TreeComparison:
     """A comparison of the trees of two calls."""
 
-    def __init__(self, before: "Signature", after: "Signature", *, config_differs: bool) -> None:
+    def __init__(
+        self, before: RecordedTree, after: RecordedTree, *, config_differs: bool = False
+    ) -> None:
         self.before, self.after = before, after
         self.config_differs = config_differs
         self.same = same_entry(before.treedef, after.treedef)  # None if comparing them raises
@@ -163,7 +179,13 @@ class TreeComparison:
         if one.kind is other.kind:
             for reason in static_reasons(path, StaticPair(one.value, other.value, "entry")):
                 if reason.cause is Cause.STATIC:
-                    node = _holder(self.after.root, place)
+                    node = self.after.root
+                    while place not in node.children:
+                        node = next(
+                            child
+                            for child in node.children
+                            if isinstance(child, Node) and child.start <= place < child.stop
+                        )
                     above = path.removesuffix(node.steps[node.children.index(place)])
                     facts = reason.details._replace(cls=node.cls, leaves=len(node.children))
                     yield reason._replace(details=facts, holder=above)
@@ -172,17 +194,6 @@ class TreeComparison:
         elif LeafKind.INVALID not in (one.kind, other.kind):
             words, cause = (Verbatim(one), Verbatim(other)), Cause.FILTERED
             yield Reason(path, ReasonKind.STATIC, Outcome.RETRACE, *words, cause)
-
-
-def _holder(node: Node, leaf: int) -> Node:
-    """Return the node that has the leaf with this index as a child."""
-    while leaf not in node.children:
-        node = next(
-            child
-            for child in node.children
-            if isinstance(child, Node) and child.start <= leaf < child.stop
-        )
-    return node
 
 
 def _format_kind(part: Node | Leaf) -> str:

@@ -299,3 +299,4 @@ class ProgramRecord:
     digest: str | None = None
     arguments: dict[str, dict[str, Any]] | None = None
     captures: dict[str, dict[str, Any]] | None = None
+    unwritten: str = ""

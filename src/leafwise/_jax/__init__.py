@@ -9,7 +9,7 @@ are not the known ones (`compat.Internal`), each file returns less.
 - `stack`: what JAX is doing, from its frames: for which call, and under which transformations.
 - `compiles`: programs just before XLA compiles them.
 - `frames`: JAX's frames in the traceback of an error, and the two trees that it compared.
-- `processes`: texts exchanged between the processes of a program, and which of them differ.
+- `processes`: texts exchanged between the processes of a program.
 
 `_jit` uses the first three and the last; `_compare` uses the others, to explain JAX's errors.
 """

@@ -37,14 +37,17 @@ class CacheAnswer(NamedTuple):
 
     hit: bool = False
     miss: str = ""
-    written: str = ""
+    unwritten: str | None = None  # why a program that it lacked is not in it now; "" if it is
     parts: Mapping[str, str] = {}
 
     def reason(self, before: Mapping[str, str]) -> str:
         """Return why it was missed, or ""; `before` has the parts of the program's last key."""
+        if self.unwritten is None:
+            return self.miss
         differing = differing_parts(before, self.parts) if before else []
         changed = f": {' and '.join(differing)} changed since it was last compiled"
-        return self.miss + changed * bool(differing) + self.written
+        written = f"; not written, {self.unwritten}" if self.unwritten else "; written now"
+        return self.miss + changed * bool(differing) + written
 
 
 class _Compile(threading.local):
@@ -80,8 +83,8 @@ def compile_ended(seconds: float) -> CacheAnswer:
         return CacheAnswer(hit=_HIT in events, parts=parts)
     if _ASKED not in events:
         return CacheAnswer(miss=_NOT_ASKED)
-    written = "; written now" if _WRITTEN in events else f"; not written, {_unwritten(seconds)}"
-    return CacheAnswer(miss="not found", written=written, parts=parts)
+    unwritten = "" if _WRITTEN in events else _unwritten(seconds)
+    return CacheAnswer(miss="not found", unwritten=unwritten, parts=parts)
 
 
 def parts_before(fun: Any, inputs: Any, parts: Mapping[str, str]) -> Mapping[str, str]:

@@ -8,52 +8,52 @@ compared with the inputs.
 """
 
 import contextlib
+import dataclasses
 import functools
 import inspect
 import json
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import jax
 
-from leafwise._captures.captures import captures
-from leafwise._captures.treatment import Treatment
+from leafwise._findings.json import from_json, to_json
+from leafwise._findings.records import LoweredRecord
 from leafwise._jax.compiles import Compile, listen_to_compiles, module_of
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
-from leafwise._jax.processes import (
-    Pairs,
-    Processes,
-    Words,
-    announce,
-    check_same,
-    check_timeout,
-    count_of,
-    count_of_exchanges,
-    differences_between,
-    error_answer,
-    exchange_in_groups,
-    exchange_json,
-    groups_of,
-    leave,
-    list_of,
-    processes,
-    raise_errors,
-)
+from leafwise._jax.processes import Processes, announce, count_of_exchanges, leave, processes
 from leafwise._jax.stack import current_work, shows_work
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.source.code import names_of
+from leafwise._processes.agreement import (
+    Question,
+    check_timeout,
+    differences_between,
+    error_answer,
+    list_of,
+    table_differences,
+)
 from leafwise._programs.description import Record, differences, of_kind
-from leafwise._programs.digest import describe, describe_call, describe_values, digest_of
-from leafwise._programs.program import LoweredProgram, first_differences, read_program
-from leafwise.errors import DifferentProcessesError, ProcessTimeoutError, message_of
-
-_MOST: Final = 3
-"""How many differences between two programs a message shows."""
+from leafwise._programs.digest import DigestReader, describe, describe_call, describe_captures
+from leafwise._programs.program import (
+    LoweredProgram,
+    Operation,
+    first_differences,
+    packed,
+    read_program,
+    unpacked,
+)
+from leafwise.errors import (
+    Difference,
+    DifferentProcessesError,
+    ProcessTimeoutError,
+    message_of,
+)
 
 _WIDTH: Final = 200
 
@@ -75,22 +75,16 @@ def checked_timeout(option: float) -> float | None:
     return float(option)
 
 
-class _Lowering(threading.local):
-    traces = 0
+class _Thread(threading.local):
+    depth = 0
     """How many traces of such functions this thread is in."""
 
     def __init__(self) -> None:
         self.traced: weakref.WeakSet[Body] = weakref.WeakSet()
         """The functions traced in the last one, including all inside it."""
 
-    def forget(self, body: Body) -> None:
-        """Drop the programs of a function and of those traced inside it: all will trace again."""
-        trace_afresh()
-        for each in {*self.traced, body}:
-            each.program_log.clear_caches()
 
-
-_HERE: Final = _Lowering()
+_thread: Final = _Thread()
 _HOOKED: Final[weakref.WeakValueDictionary[int, Body]] = weakref.WeakValueDictionary()
 """The functions whose compiles are compared, by id, in the order of their first traces."""
 
@@ -105,7 +99,10 @@ def compare_inputs(body: Body, program: ProgramEntry) -> None:
     here = processes()
     if here is None or here.count == 1:
         return
-    hooked = _hook(body)
+    hooked = shows_work() and listen_to_compiles(_on_compile)  # the program will be compared, too
+    if hooked:
+        with LOCK:
+            _HOOKED.setdefault(id(body), body)
 
     def description() -> Record:
         if program.signature is None:
@@ -113,9 +110,8 @@ def compare_inputs(body: Body, program: ProgramEntry) -> None:
         record, _ = describe_call(program.signature)
         return record if hooked else record | _around(body)
 
-    name, timeout = f"{_name(body)} inputs", body.callee.timeout
-    with _leaving(here, body, program) as words:
-        check_same(here, name, description, digest_of, differing, timeout, words)
+    with _leaving(here, body, program, f"{_name(body)} inputs") as question:
+        question.check_same(description, differing)
     jax.devices()  # started by all at once: else the others wait for one that fails first
 
 
@@ -125,18 +121,18 @@ def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
 
     An error in the trace is sent to the others, which wait for the program if the call `runs`.
     """
-    if not _HERE.traces:
-        _HERE.traced.clear()
-    _HERE.traces += 1
-    _HERE.traced.add(body)
+    if not _thread.depth:
+        _thread.traced.clear()
+    _thread.depth += 1
+    _thread.traced.add(body)
     try:
         yield
     except BaseException as error:  # a user's function
-        if runs and _HERE.traces == 1:
+        if runs and _thread.depth == 1:
             _tell(body, "", error)
         raise
     finally:
-        _HERE.traces -= 1
+        _thread.depth -= 1
 
 
 @contextlib.contextmanager
@@ -165,7 +161,14 @@ def _tell(body: Body, lowered: str, error: BaseException) -> None:
     if here is not None and here.count > 1:
         name, start = _exchange_of(here, body, lowered)
         announce(here, name, json.dumps(error_answer(error)), body.callee.timeout, start)
-        _HERE.forget(body)
+        _forget(body)
+
+
+def _forget(body: Body) -> None:
+    """Drop the programs of a function and of those traced inside it: all will trace again."""
+    trace_afresh()
+    for traced in {*_thread.traced, body}:
+        traced.program_log.clear_caches()
 
 
 def _exchange_of(here: Processes, body: Body, lowered: str) -> tuple[str, int]:
@@ -184,25 +187,18 @@ def _name(body: Body) -> str:
     return f"{module}:{name or body.callee.name}"
 
 
-def _hook(body: Body) -> bool:
-    """Return whether the program will be compared, too."""
-    if not (shows_work() and listen_to_compiles(_on_compile)):
-        return False
-    with LOCK:
-        _HOOKED.setdefault(id(body), body)
-    return True
-
-
 @contextlib.contextmanager
 def _leaving(
-    here: Processes, body: Body, program: ProgramEntry | None
-) -> Generator[Words, None, None]:
-    """Yield the words for messages; leave on a timeout, as the others may wait elsewhere."""
+    here: Processes, body: Body, program: ProgramEntry | None, name: str, start: int = 0
+) -> Generator[Question, None, None]:
+    """Yield a question to all; leave on a timeout, as the others may wait elsewhere."""
     head = f"{body.callee.name} (same_everywhere=True)"
     again = "has the program in its cache, or calls the function less often"
-    words = Words(head, again, _SAME_VALUES, "or give a longer same_everywhere=<seconds>")
+    later = "or give a longer same_everywhere=<seconds>"
     try:
-        yield words
+        yield Question(
+            here, head, name, body.callee.timeout, again, _SAME_VALUES, later=later, start=start
+        )
     except ProcessTimeoutError as error:
         leave()
         why = "" if program is None else f"\n  process {here.index} traced it: {_reason(program)}"
@@ -217,7 +213,7 @@ def _reason(program: ProgramEntry) -> str:
 
 
 def _on_compile(compiled: Compile) -> None:
-    if _HERE.traces:
+    if _thread.depth:
         return
     here = processes()
     if here is None or here.count == 1:
@@ -225,9 +221,13 @@ def _on_compile(compiled: Compile) -> None:
     body, lowered = _body_of(compiled)
     if body is not None:
         program = read_program(compiled, compiled.options())
-        traced = body.program_log.programs[-1:]
-        with _leaving(here, body, traced[0] if traced else None) as words:
-            _compare_programs(here, lowered, body, program, words)
+        traced = body.program_log.programs[-1] if body.program_log.programs else None
+        with _leaving(here, body, traced, *_exchange_of(here, body, lowered)) as question:
+            try:
+                _compare_program(question, body, program)
+            except DifferentProcessesError:
+                _forget(body)
+                raise
 
 
 def _body_of(compiled: Compile) -> tuple[Body | None, str]:
@@ -255,38 +255,22 @@ def _source(body: Body) -> str:
     return "" if code is None else f"{body.callee.name} at {code.co_filename}:{code.co_firstlineno}"
 
 
-def _compare_programs(
-    here: Processes, lowered: str, body: Body, program: LoweredProgram, words: Words
-) -> None:
-    log = body.program_log
-    name, start = _exchange_of(here, body, lowered)
-    own = {"digest": program.fingerprint}
-    answers = exchange_json(here, name, own, body.callee.timeout, words, start)
-    if any("error" in answer for answer in answers.values()):
-        _HERE.forget(body)
-        what = "failed while tracing, so that the others do not compile"
-        raise_errors(words.head, what, answers, "fix that error: the next call is traced by all")
-    groups = groups_of({index: answer["digest"] for index, answer in answers.items()})
+def _compare_program(question: Question, body: Body, program: LoweredProgram) -> None:
+    """Raise in every process if they lower different programs for a function."""
+    failed = "failed while tracing, so that the others do not compile"
+    fix = "fix that error: the next call is traced by all"
+    groups = question.groups(program.fingerprint, failed, fix)
     if len(groups) == 1:
         return
 
     def send(turn: int) -> dict[str, Any]:
-        record = program.to_json()
-        record["operations"] = record["operations"][: len(record["operations"]) >> turn]
-        whys = [_reason(entry) for entry in log.programs[-1:]]
-        return {"program": record, "around": _around(body), "why": whys}
+        first = program.operations[: len(program.operations) >> turn]
+        record = to_json(packed(dataclasses.replace(program, operations=first)))
+        why = "".join(map(_reason, body.program_log.programs[-1:]))
+        return {"program": record, "around": _around(body), "why": why}
 
-    sent = exchange_in_groups(here, name, groups, send)
-    _HERE.forget(body)
-    raise _different(words, groups, sent)
-
-
-def _different(
-    words: Words, groups: Sequence[list[int]], sent: Sequence[Any]
-) -> DifferentProcessesError:
-    """Return the error that all processes raise for programs that differ."""
-    head = f"{words.head}: {count_of(groups)} lower a different program than the others"
-    programs = [record and LoweredProgram.from_json(record["program"]) for record in sent]
+    sent = question.sent(groups, send)
+    programs = [record and unpacked(from_json(LoweredRecord, record["program"])) for record in sent]
     lines, changes = differences_between(groups, programs, _program_differences, is_shared=False)
     known = [(group, record) for group, record in zip(groups, sent, strict=True) if record]
     around, values = differences_between(
@@ -294,12 +278,11 @@ def _different(
     )
     if around:
         lines += ["\n  what may have caused the difference:", *around]
-    whys = [(group, record["why"]) for group, record in known]
-    if len({str(why) for _, why in whys}) > 1:
-        lines += [f"\n  {list_of(group)} traced it: {why}" for group, (why, *_) in whys]
+    if len({record["why"] for _, record in known}) > 1:
+        lines += [f"\n  {list_of(group)} traced it: {record['why']}" for group, record in known]
     fix = _SAME_FLAGS if any(path.startswith("option ") for path in changes) else _SAME_PROGRAM
-    message = f"{head}{''.join(lines)}\n  fix: {fix}"
-    return DifferentProcessesError(message, {**changes, **values})
+    differ = "lower a different program than the others"
+    raise question.error(groups, differ, fix, (lines, {**changes, **values}))
 
 
 _SAME_FLAGS: Final = (
@@ -312,30 +295,31 @@ _SAME_PROGRAM: Final = (
 )
 
 
-def _program_differences(one: LoweredProgram, other: LoweredProgram) -> Pairs:
-    for key in {**one.options, **other.options}:
-        mine, its = (program.options.get(key) or "nothing" for program in (one, other))
-        if mine != its:
-            yield f"option {key}", mine, its
-    for number, change in enumerate(first_differences(one, other, _MOST), 1):
-        yield f"operation {number}", _text(change.mine), _text(change.its)
+def _program_differences(one: LoweredProgram, other: LoweredProgram) -> Iterator[Difference]:
+    tables = [{k: text for k, text in run.options.items() if text} for run in (one, other)]
+    for name, *texts in table_differences(tables[0], tables[1], "nothing"):
+        yield Difference(f"option {name}", *texts)
+    for number, pair in enumerate(first_differences(one, other), 1):
+        yield Difference(f"operation {number}", *map(_text, pair))
 
 
-def _text(operation: Any) -> str:
+def _text(operation: Operation | None) -> str:
     text = "nothing here" if operation is None else str(operation)
     return text if len(text) <= _WIDTH else f"{text[: _WIDTH // 2]} ... {text[-_WIDTH // 2 :]}"
 
 
 def _around(body: Body) -> Record:
     """Return a function's captures and JAX's configuration, as far as others can read them."""
-    config: Mapping[str, Any] = dict(trace_config())
-    values = {f"config {name}": value for name, value in config.items() if name != UNNAMED_CONFIG}
+    reader = DigestReader(in_order=True)
+    record: Record = {
+        f"config {name}": {"static": reader.read(value, "")}
+        for name, value in trace_config()
+        if name != UNNAMED_CONFIG
+    }
     with contextlib.suppress(Exception):  # the user's own code
-        for capture in captures(body.callee.fun).own():
-            is_value = capture.treatment not in {Treatment.FUNCTION, Treatment.MODULE}
-            if capture.is_bound and is_value:
-                values[f"captured {capture.name}"] = capture.value
-    return describe_values(values)
+        captured, _ = describe_captures(body.callee.fun)
+        record |= {f"captured {path}": entry for path, entry in captured.items()}
+    return record
 
 
 def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> None:
@@ -376,9 +360,11 @@ def assert_same(tree: Any, *, name: str = "tree", timeout: float = 300.0) -> Non
         describe(tree, in_order=True)
         return
     head, root = f"assert_same({name!r})", type(tree).__name__
-    words = Words(head, f"does not call {head} as often as the others", _SAME_VALUES)
-    make = functools.partial(describe, tree, in_order=True)
-    check_same(here, name, make, digest_of, functools.partial(differing, root=root), timeout, words)
+    again = f"does not call {head} as often as the others"
+    question = Question(here, head, name, timeout, again, _SAME_VALUES)
+    question.check_same(
+        functools.partial(describe, tree, in_order=True), functools.partial(differing, root=root)
+    )
 
 
 _SAME_VALUES: Final = (
@@ -387,12 +373,10 @@ _SAME_VALUES: Final = (
 )
 
 
-def differing(one: Record, other: Record, root: str = "") -> Pairs:
+def differing(one: Record, other: Record, root: str = "") -> Sequence[Difference]:
     """Return the paths where two records differ, with the text of each."""
-    if digest_of(one) == digest_of(other):
-        return []
     changes = differences(one, other, root)
-    if changes:
-        return [(change.path, change.saved, change.target) for change in changes]
-    mine, its = (f"{', '.join(of_kind(record, 'array'))} in this order" for record in (one, other))
-    return [(root, mine, its)]
+    if changes or [*one] == [*other]:
+        return changes
+    orders = (f"{', '.join(of_kind(record, 'array'))} in this order" for record in (one, other))
+    return (Difference(root, *orders),)

@@ -23,14 +23,7 @@ from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import labels_of
 from leafwise._findings.reasons import Outcome, Reason, ReasonKind, format_value
 from leafwise._jax.compat import donates
-from leafwise._jax.frames import (
-    Refusal,
-    frames_of,
-    hide_frames,
-    keep_frames,
-    refusal_in,
-    release_frames,
-)
+from leafwise._jax.frames import frames_of, hide_frames, keep_frames, refusal_in, release_frames
 from leafwise._objects.classes import is_a, public_name
 from leafwise._objects.source.call_site import locals_of, tree_of
 from leafwise._objects.source.code import Block, is_installed_module
@@ -139,20 +132,18 @@ def _refused_in(error: Exception) -> list[str]:
     pair = refusal_in(error)
     if pair is None:
         return []
-    every = compare(pair.label, pair.before, pair.after)
-    reasons = [reason for reason in every if _is_refused(reason, pair)]
+    reasons = [
+        reason
+        for reason in compare(pair.label, pair.before, pair.after)
+        if reason.outcome is not Outcome.REUSE
+        and reason.kind is not ReasonKind.WEAK_TYPE  # which JAX promotes
+        and not (pair.none_is_zero and format_value(reason.after) == "None")
+    ]
     if not reasons:
         return []
     lines = [pair.check, *(f"  {reason}" for reason in reasons[:_SHOWN])]
     lines += [f"  ... and {len(reasons) - _SHOWN} more"] if len(reasons) > _SHOWN else []
     return [*lines, *(f"  fix: {fix}" for fix in dict.fromkeys(_fixes_for(reasons)))]
-
-
-def _is_refused(reason: Reason, pair: Refusal) -> bool:
-    """Return whether JAX rejects trees for a difference; it promotes a weak type."""
-    is_zero = pair.none_is_zero and format_value(reason.after) == "None"
-    is_weak = reason.kind is ReasonKind.WEAK_TYPE
-    return not (reason.outcome is Outcome.REUSE or is_weak or is_zero)
 
 
 def _fixes_for(reasons: list[Reason]) -> Iterator[str]:

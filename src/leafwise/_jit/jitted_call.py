@@ -34,13 +34,24 @@ _IN_WORDS: Final = Fix(
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return the fix that compiles the call a frame is making once, with code if possible."""
     text, tree = ("", None) if frame is None else _call(frame)
-    if is_jit_off() or _needs_values(frame):
+    functions = [node.func for node in ast.walk(tree or ast.Pass()) if isinstance(node, ast.Call)]
+    if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(map(_name, functions)):
         return Fix()
-    if frame is None or tree is None:
+    if frame is None or tree is None or not (parameters := ", ".join(_arguments(frame, tree))):
         return _IN_WORDS
-    nodes = [getattr(node, "func", None) for node in ast.walk(tree)]
-    if not _VALUES.isdisjoint(getattr(node, "attr", getattr(node, "id", "")) for node in nodes):
-        return Fix()
+    names = {id(value): name for name, value in (frame.f_globals | locals_of(frame)).items()}
+    jit, before = "jax.jit", "import jax; "
+    if id(jax) in names or id(jax.jit) in names:
+        jit, before = names.get(id(jax.jit)) or f"{names[id(jax)]}.jit", ""
+    jitted = f"jitted_{_name(tree.func) or 'call'}"
+    code, call = f"{before}{jitted} = {jit}(lambda {parameters}: {text})", f"{jitted}({parameters})"
+    how = once(is_in_module=frame.f_code.co_name == "<module>")
+    words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
+    return Fix(words, Act.JIT_ONCE, (code, call))
+
+
+def _arguments(frame: types.FrameType, tree: ast.Call) -> list[str]:
+    """Return the arrays and floats in a call, if code elsewhere sees all other names in it."""
     scope = frame.f_globals | locals_of(frame)
     arguments: list[str] = []
     for name in dict.fromkeys(_names(tree)):
@@ -52,20 +63,12 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
             is_own = getattr(value, "__module__", None) == frame.f_globals.get("__name__")
             is_hidden = is_local and (is_own or not hasattr(value, "__qualname__"))
             if is_hidden or not callable(value):
-                return _IN_WORDS  # code elsewhere may not see it, or it may change
-    named = {id(value): name for name, value in scope.items()}
-    jit, before = "jax.jit", "import jax; "
-    if id(jax) in named or id(jax.jit) in named:
-        jit, before = named.get(id(jax.jit)) or f"{named[id(jax)]}.jit", ""
-    called = getattr(tree.func, "attr", getattr(tree.func, "id", "call"))
-    parameters = ", ".join(arguments)
-    code = f"{before}jitted_{called} = {jit}(lambda {parameters}: {text})"
-    if not parameters or frame.f_code.co_name == "<lambda>":
-        return _IN_WORDS
-    how = once(is_in_module=frame.f_code.co_name == "<module>")
-    call = f"jitted_{called}({parameters})"
-    words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
-    return Fix(words, Act.JIT_ONCE, (code, call))
+                return []  # it may change
+    return [] if frame.f_code.co_name == "<lambda>" else arguments
+
+
+def _name(function: ast.expr) -> str:
+    return getattr(function, "attr", getattr(function, "id", ""))
 
 
 _VALUES: Final = frozenset({"float", "item", "tolist", "device_get", "tqdm", "trange"})
@@ -96,16 +99,16 @@ def given_in(frame: types.FrameType | None) -> Mapping[str, Any]:
     if frame is None or (tree := _call(frame)[1]) is None:
         return {}
     scope = frame.f_globals | locals_of(frame)
-    found = {name: scope[name] for name in _names(tree) if name in scope}
-    plain = {name: getattr(value, "shape", value) for name, value in found.items()}
-    return {name: value for name, value in plain.items() if _is_plain(value)}
+    values = {name: scope[name] for name in _names(tree) if name in scope}
+    shapes = {name: getattr(value, "shape", value) for name, value in values.items()}
+    return {name: value for name, value in shapes.items() if _is_plain(value)}
 
 
 def made_at(value: Any, frame: types.FrameType | None) -> str:
     """Return the line where a variable got a value from a call: ``train.py:71``, or ""."""
     while (frame := user_frame(frame)) is not None:
         scope = frame.f_globals | locals_of(frame)
-        names = {name for name, each in scope.items() if each is value}
+        names = {name for name, item in scope.items() if item is value}
         for call, store in pairwise(dis.get_instructions(frame.f_code)):
             stored = store.argval if isinstance(store.argval, tuple) else (store.argval,)
             is_made = "CALL" in call.opname and store.opname.startswith("STORE_")
@@ -142,7 +145,7 @@ def _call(frame: types.FrameType) -> tuple[str, ast.Call | None]:
 
 def _names(tree: ast.expr) -> list[str]:
     names = free_names(ast.parse(f"lambda: {ast.unparse(tree)}"))  # with its comprehensions
-    return [each.id for each in ast.walk(tree) if isinstance(each, ast.Name) and each.id in names]
+    return [node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id in names]
 
 
 def free_names(node: ast.AST) -> set[str]:
@@ -161,4 +164,4 @@ def _is_dynamic(value: Any) -> bool:
     """Return whether a value consists of arrays, floats and complex numbers, for JAX to trace."""
     leaves = jax.tree.leaves(value)
     kinds = (float, complex, jax.Array, np.ndarray, np.generic)
-    return bool(leaves) and all(isinstance(each, kinds) for each in leaves)
+    return bool(leaves) and all(isinstance(leaf, kinds) for leaf in leaves)

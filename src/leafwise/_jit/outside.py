@@ -16,9 +16,8 @@ import jax
 
 from leafwise._captures.reads import captured_by, describe_changes
 from leafwise._compare.changes import definition_of
-from leafwise._compare.explain import differences
 from leafwise._compare.fixes import Cause, recreated_function
-from leafwise._compare.signature import Signature, StaticArguments, record
+from leafwise._compare.signature import Signature, StaticArguments, differences, record
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
 from leafwise._jax.stack import RunningCall, Work, is_jit_off

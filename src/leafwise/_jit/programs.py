@@ -11,9 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._captures.reads import Captured, names_in, reachable
-from leafwise._compare.explain import nearest
 from leafwise._compare.fixes import Cause, fix_through_package
-from leafwise._compare.signature import Signature
+from leafwise._compare.signature import Signature, nearest
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number

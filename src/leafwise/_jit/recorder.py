@@ -53,6 +53,7 @@ class Event:
         is_inner: Whether it is part of the trace of another function.
         cached: Whether the persistent compilation cache answered a compile.
         miss: Why it did not; empty if it did, if the cache is off, and for other events.
+        unwritten: Why JAX did not write the program to that cache after a miss.
         explanation: Why it happened, for the first event of a program under `leafwise.jit`, or
             of an operation outside any jitted function.
         run: The run of its line in which an operation outside jitted functions was compiled; None
@@ -79,6 +80,7 @@ class Event:
     fun: Callable[..., Any] | None = dataclasses.field(repr=False)
     key_parts: Mapping[str, str] = dataclasses.field(repr=False)
     program: ProgramEntry | None = dataclasses.field(repr=False)
+    unwritten: str = ""
 
     def __str__(self) -> str:
         """Return a line with what happened and where, and the explanation."""
@@ -187,6 +189,7 @@ def _on_event(raw: RawEvent) -> None:
             lowered.program.compile_seconds, _HERE.current = raw.seconds, None
         facts: dict[str, Any] = {"kind": raw.kind, "seconds": raw.seconds, "time": time.time()}
         facts |= {"cached": raw.cache.hit, "miss": _miss(raw), "key_parts": raw.cache.parts}
+        facts |= {"unwritten": raw.cache.unwritten or ""}
         notify(_watchers, dataclasses.replace(lowered, explanation=None, **facts))
         return
     # A frame that refers to itself would keep all frames around it alive, with their variables.
@@ -344,6 +347,7 @@ def _event(
         fun=fun,
         key_parts=raw.cache.parts,
         program=program,
+        unwritten=raw.cache.unwritten or "",
     )
 
 

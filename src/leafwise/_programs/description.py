@@ -11,13 +11,12 @@ import operator
 from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeAlias
 
-from leafwise._compare.signature import Signature
 from leafwise._objects.attributes import is_itself
 from leafwise._objects.source.code import is_installed_module
-from leafwise._objects.text import got, shorten_text
-from leafwise._statics.key import StaticKey, argument_value, content_names, verify
+from leafwise._objects.stand_ins import Verbatim
+from leafwise._objects.text import got, shorten_both
+from leafwise._statics.key import StaticKey, verify
 from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json
-from leafwise._trees.leaves import LeafKind
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import Difference
 
@@ -48,22 +47,6 @@ def describe_tree(
     described = Described(walk.leaves, type(tree).__name__, leaf_entry, reader)
     described.add(walk.node_or_leaf(tree), start)
     return described
-
-
-def describe_signature(
-    signature: Signature, leaf_entry: LeafEntry, reader: PortableReader
-) -> Record:
-    """Describe the arguments of a recorded call, each under the name of its parameter."""
-    found = signature.leaf_records
-    leaves = [each.value if each.kind is LeafKind.STATIC else each for each in found]
-    described = Described(leaves, "", leaf_entry, reader)
-    root = signature.root
-    for name, value in zip(root.names, root.values, strict=True):
-        by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
-        described.add_static(argument_value(value), signature.show(name), by_content=by_content)
-    for step, child in zip(root.steps, root.children, strict=True):
-        described.add(child, signature.show(step))
-    return described.record
 
 
 class Described:
@@ -151,7 +134,7 @@ def _has_own_data(node: Node) -> bool:
     if node.aux is None or isinstance(node.aux, StaticKey) or node.cls in _DICTS:
         return False
     if dataclasses.is_dataclass(node.cls):  # its fields are enough, if children have their names
-        return any(step.startswith("[<flat index") for step in node.steps) or _knows_more(node)
+        return not node.names_children or _knows_more(node)
     return not node.names and node.cls is not tuple and node.aux is not node.cls  # a namedtuple's
 
 
@@ -193,45 +176,45 @@ def differences(
         if ("class" in saved.get(path, ())) != ("class" in target.get(path, ()))
     ]
     return tuple(
-        Difference(root + where, *_shorten_both(one, other))
+        Difference(root + at, *shorten_both(Verbatim(before), Verbatim(after), _WIDTH))
         for path in paths
         if not any(is_below(path, above) for above in cut)
-        for where, one, other in _compare(path, saved.get(path), target.get(path), fits)
+        for at, before, after in _compare(path, saved.get(path), target.get(path), fits)
     )
 
 
 def _compare(
-    path: str, one: dict[str, Json] | None, other: dict[str, Json] | None, fits: Fits
+    path: str, saved: dict[str, Json] | None, target: dict[str, Json] | None, fits: Fits
 ) -> Iterator[tuple[str, str, str]]:
     """Yield the paths at which two entries differ, and both values as text."""
-    if one is not None and other is not None and one.keys() == other.keys():
-        if "static" in one:
-            for where, mine, its in _inside(path, one["static"], other["static"]):
-                yield where, *_format_both(mine, its, format_json)
+    to_text: Callable[[Any], str] = _format_entry
+    parts: list[tuple[str, Any, Any]] = [(path, saved, target)]
+    if saved is not None and target is not None and saved.keys() == target.keys():
+        if "static" in saved:
+            to_text, parts = format_json, _inside(path, saved["static"], target["static"])
+        elif dump(saved) == dump(target) or (
+            "array" in saved and fits(saved["array"], target["array"])
+        ):
             return
-        if fits(one["array"], other["array"]) if "array" in one else dump(one) == dump(other):
-            return
-    yield path, *_format_both(one, other, _format_entry)
+    for at, before, after in parts:
+        texts = to_text(before), to_text(after)
+        yield at, *(texts if texts[0] != texts[1] else (dump(before), dump(after)))
 
 
-def _inside(path: str, one: Json, other: Json) -> Iterator[tuple[str, Json, Json]]:
-    """Yield the paths at which two statics differ, as deep as both have the same parts."""
-    if dump(one) == dump(other):
-        return
-    mine, its = by_step(one), by_step(other)
-    found: list[tuple[str, Json, Json]] = []
-    if mine and mine.keys() == its.keys() and one["class"] == other["class"]:
-        found = [each for step in its for each in _inside(path + step, mine[step], its[step])]
-    yield from found or [(path, one, other)]  # the whole, if only the order differs
+def _inside(path: str, saved: Json, target: Json) -> list[tuple[str, Json, Json]]:
+    """Return the paths at which two statics differ, as deep as both have the same parts."""
+    if dump(saved) == dump(target):
+        return []
+    parts, others = by_step(saved), by_step(target)
+    changes: list[tuple[str, Json, Json]] = []
+    if parts and parts.keys() == others.keys() and saved["class"] == target["class"]:
+        for step in others:
+            changes += _inside(path + step, parts[step], others[step])
+    return changes or [(path, saved, target)]  # the whole, if only the order differs
 
 
 def is_below(path: str, above: str) -> bool:
     return path.startswith(above) and path[len(above) :][:1] in {".", "["}
-
-
-def _format_both(one: Json, other: Json, to_text: Callable[[Json], str]) -> tuple[str, str]:
-    texts = to_text(one), to_text(other)
-    return texts if texts[0] != texts[1] else (dump(one), dump(other))
 
 
 def _format_entry(item: dict[str, Json] | None) -> str:
@@ -257,11 +240,3 @@ def format_array(entry: Json) -> str:
 
 
 _WIDTH: Final = 100
-
-
-def _shorten_both(one: str, other: str) -> tuple[str, str]:
-    pairs = enumerate(zip(one, other, strict=False))
-    same = next((i for i, (a, b) in pairs if a != b), min(len(one), len(other)))
-    if max(len(one), len(other)) > _WIDTH and same > _WIDTH // 2:
-        one, other = (f"...{text[same - 20 :]}" for text in (one, other))
-    return shorten_text(one, _WIDTH), shorten_text(other, _WIDTH)

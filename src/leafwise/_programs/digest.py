@@ -1,17 +1,19 @@
 """The digest of a tree: the same in every process if classes, statics and avals are the same."""
 
-import contextlib
 import dataclasses
 import inspect
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
 import jax
+import numpy as np
 from jax import core
 
+from leafwise._captures.captures import captures
+from leafwise._captures.treatment import Treatment
 from leafwise._classes.annotations import annotations_of
 from leafwise._classes.fields import SHARDING
 from leafwise._classes.options import OPTIONS
@@ -23,14 +25,17 @@ from leafwise._objects.attributes import compares_by_identity, has_hidden_state
 from leafwise._objects.parts import kind_of
 from leafwise._objects.source.code import is_importable, is_installed_module, names_of
 from leafwise._objects.text import got, sha256_of
-from leafwise._programs.description import Record, describe_signature, describe_tree
-from leafwise._statics.key import StaticKey, content_names
+from leafwise._programs.description import Described, Record, describe_tree
+from leafwise._statics.key import StaticKey, argument_value, content_names
 from leafwise._statics.portable import Json, PortableReader, class_name, dump
-from leafwise._trees.leaves import Leaf, LeafRecorder, format_sharding
-from leafwise.errors import PortableError
+from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, format_sharding
+from leafwise.errors import PortableError, message_of
 
 _VERSION: Final = "leafwise digest 2"
 """Raise the number when the digest of the same tree changes."""
+
+_MOST_ARRAY: Final = 64 << 20
+"""How many bytes of captured arrays are digested per program; the rest have shape and dtype."""
 
 
 def digest(tree: Any) -> str:
@@ -92,45 +97,65 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
 def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
     """Return the record of a call and, by path, the values that another process cannot read."""
 
-    def entry(found: Any) -> dict[str, Json] | None:
-        is_leaf = isinstance(found, Leaf)
-        return aval_entry(found, placed=True) or {"python": str(found)} if is_leaf else None
+    def entry(leaf: Any) -> dict[str, Json] | None:
+        is_leaf = isinstance(leaf, Leaf)
+        return aval_entry(leaf, placed=True) or {"python": str(leaf)} if is_leaf else None
 
-    reader = DigestReader(in_order=True)
-    found = describe_signature(signature, entry, reader) | reader.class_entries()
-    return found, {path: got(value) for path, value in reader.opaque}
-
-
-def describe_values(values: Mapping[str, Any]) -> Record:
-    """Return the record of values by path, as statics or, if they have no digest, as trees."""
-    found: Record = {}
-    to_leaf = LeafRecorder()
-    for path, value in values.items():
-        reader = DigestReader(in_order=True)
-        with contextlib.suppress(Exception):  # the user's own code
-            entry = reader.read(value, path)
-            if not reader.opaque:
-                found[path] = {"static": entry}
-                continue
-            one = describe_tree(value, lambda leaf: aval_entry(to_leaf(leaf)), None, path)
-            if not one.opaque:
-                found |= one.record
-    return found
+    reader, root = DigestReader(in_order=True), signature.root
+    records = signature.leaf_records
+    leaves = [leaf.value if leaf.kind is LeafKind.STATIC else leaf for leaf in records]
+    described = Described(leaves, "", entry, reader)
+    for name, value in zip(root.names, root.values, strict=True):
+        by_content = isinstance(value, StaticKey) and bool(content_names(value.owner))
+        described.add_static(argument_value(value), signature.show(name), by_content=by_content)
+    for step, child in zip(root.steps, root.children, strict=True):
+        described.add(child, signature.show(step))
+    record = described.record | reader.class_entries()
+    return record, {path: got(value) for path, value in reader.opaque}
 
 
-def aval_entry(found: Leaf, *, placed: bool = False) -> dict[str, Json] | None:
+def describe_captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
+    """Return a function's captures by path, and why some could not be read."""
+    record: Record = {}
+    refused: dict[str, str] = {}
+    to_leaf, names, left = LeafRecorder(), set[str](), _MOST_ARRAY
+
+    def large_array(leaf: Any) -> dict[str, Json] | None:
+        nonlocal left
+        if not isinstance(leaf, jax.Array | np.ndarray):
+            return None
+        left -= leaf.nbytes
+        return None if left >= 0 else aval_entry(to_leaf(leaf))
+
+    for capture in captures(fun).own():
+        if not capture.is_bound or capture.treatment in (Treatment.MODULE, Treatment.FUNCTION):
+            continue
+        name = capture.name
+        name += f" in {capture.where.function}" if name in names else ""
+        names.add(name)
+        try:
+            described = describe_tree(capture.value, large_array, DigestReader(in_order=True), name)
+        except Exception as error:  # noqa: BLE001  # deleted arrays, user code
+            refused[name] = f"{type(error).__name__}: {message_of(error)}"
+            continue
+        record |= described.record
+        refused |= {path: without_addresses(got(value)) for path, value in described.opaque}
+    return record, refused
+
+
+def aval_entry(leaf: Leaf, *, placed: bool = False) -> dict[str, Json] | None:
     """Return the entry for a leaf's aval, with its committed devices if `placed`, or None."""
-    aval = found.aval
+    aval = leaf.aval
     if aval is None:
         return None
     entry: dict[str, Json] = {"dtype": str(aval.dtype), "shape": [*map(str, aval.shape)]}
-    if found.weak_type:
+    if leaf.weak_type:
         entry["weakly typed"] = True
     spec = getattr(getattr(aval, "sharding", None), "spec", ())
-    if any(each is not None for each in spec):  # explicit mesh axes
+    if any(axis is not None for axis in spec):  # explicit mesh axes
         entry["sharding"] = str(spec)
-    elif placed and found.committed:
-        entry["committed"] = _devices(found.sharding)
+    elif placed and leaf.committed:
+        entry["committed"] = _devices(leaf.sharding)
     if type(aval) is not core.ShapedArray:  # a mutable array
         entry["kind"] = type(aval).__name__
     return entry
@@ -169,26 +194,26 @@ class DigestReader(PortableReader):
 
     def class_entries(self) -> Record:
         """Return the definitions of the classes met so far, as the end of a record."""
-        found = sorted(self.definitions.items())
-        return {f", class {name}": {"static": definition} for name, definition in found}
+        pairs = sorted(self.definitions.items())
+        return {f", class {name}": {"static": definition} for name, definition in pairs}
 
     def _definition(self, cls: Any, name: str) -> Json | None:
         """Return the definition of a class without its code: its fields in order, its options."""
         parts = _fields_of(cls)
         if issubclass(cls, Enum):
             members = cls.__members__.items()
-            parts = {each: self._found(it.value, "", "an object") for each, it in members}
+            parts = {k: self._read_or_name(member.value, "", "an object") for k, member in members}
         if parts is None:
             return None
         in_order = {"class": "names", "parts": [*parts, *_options_of(cls)]}
         return {"class": name, "parts": {"": in_order, **{f".{k}": v for k, v in parts.items()}}}
 
-    def _found(self, value: Any, path: str, name: str) -> Json:
+    def _read_or_name(self, value: Any, path: str, name: str) -> Json:
         """Return the JSON of a value, or just `name` if it means nothing to another process."""
         opaque = len(self.opaque)
-        found = self._read(value, path)
+        record = self._read(value, path)
         if len(self.opaque) == opaque:
-            return found
+            return record
         del self.opaque[opaque:]
         return {"class": "name", "parts": [name]}
 
@@ -258,7 +283,7 @@ class DigestReader(PortableReader):
         is_object = self._by_content and compares_by_identity(cls) and not has_hidden_state(cls)
         if is_object and not is_installed_module(cls.__module__):
             parts = {
-                step: self._found(part, path + step, class_name(type(part)))
+                step: self._read_or_name(part, path + step, class_name(type(part)))
                 for step, part in kind_of(value).parts(value)
             }
             return {"class": self.class_name(cls), "parts": parts}
@@ -308,7 +333,7 @@ def _field(field: "dataclasses.Field[Any]") -> str:
 
 def _options_of(cls: Any) -> list[str]:
     params: Any = getattr(cls, "__dataclass_params__", None)
-    options = [each for each in ("eq", "order", "frozen") if getattr(params, each, False)]
+    options = [name for name in ("eq", "order", "frozen") if getattr(params, name, False)]
     options += ["slots"] * ("__slots__" in vars(cls))
     mark: tuple[Any, ...] = vars(cls).get(MARK, ())
     return [*options, *["many_statics"] * (mark[1:] == (True,))]

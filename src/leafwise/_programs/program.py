@@ -5,18 +5,24 @@ and of its private functions, which have counters. Everything else counts: const
 bits, layouts, shardings, donated arguments.
 """
 
+import base64
 import dataclasses
 import difflib
 import itertools
+import json
 import re
+import zlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Self
+from typing import Final, TypeAlias
 
-from leafwise._findings.words import without_addresses
+from leafwise._findings.json import RecordError, from_json
+from leafwise._findings.records import LoweredRecord
+from leafwise._findings.words import clean, without_addresses
 from leafwise._jax.compiles import Compile
 from leafwise._objects.locks import cached_property
-from leafwise._objects.source.call_site import is_users_file
+from leafwise._objects.source.call_site import is_users_file, short_file
 from leafwise._objects.text import sha256_of
+from leafwise._statics.portable import dump
 
 _STRING: Final = r'"[^"\\]*(?:\\.[^"\\]*)*"'
 _PLACE: Final = re.compile(r'"([^"\\]*(?:\\.[^"\\]*)*)":(\d+):\d+')
@@ -26,6 +32,13 @@ _OURS: Final = re.compile(r"@(f\d+)\b")
 _POINTER: Final = re.compile(r'((?:SPMDPartitioning|InspectSharding)\(.*backend_config = )"\d+"')
 _LONG: Final = re.compile(r'"[^"\\]{200,}(?:\\.[^"\\]*)*"')
 _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
+
+_MOST_BYTES: Final = 4 << 20
+"""The largest compressed size of a program whose operations are recorded."""
+
+_MOST_UNPACKED: Final = 64 << 20
+_MOST_LISTS: Final = 4 << 20
+"""The same as text, and its lists: a file of some kilobytes could take gigabytes of memory."""
 
 _WINDOW: Final = 2000
 """How many operations after the first difference are aligned, in quadratic time."""
@@ -38,16 +51,18 @@ class Operation:
     text: str
     source: str = ""
 
+    @property
+    def form(self) -> str:
+        """The text without the numbers of values."""
+        return _VALUE.sub("%", self.text)
+
     def __str__(self) -> str:
-        return f"{self.text.strip()}  # {self.source}" if self.source else self.text.strip()
+        file, _, line = self.source.rpartition(":")
+        return self.text.strip() + (f"  # {short_file(file)}:{line}" if file else "")
 
 
-@dataclasses.dataclass(frozen=True)
-class ProgramDifference:
-    """A difference between two programs: an operation of each, or None if one lacks it."""
-
-    mine: Operation | None
-    its: Operation | None
+OperationPair: TypeAlias = tuple[Operation | None, Operation | None]
+"""An operation of each of two programs, or None if one lacks it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +78,7 @@ class LoweredProgram:
     def fingerprint(self) -> str:
         """A SHA-256 digest, the same in every process for the same program."""
         lines = [f"{name}: {text}" for name, text in sorted(self.options.items())]
-        lines += [each.text for each in self.operations]
+        lines += [operation.text for operation in self.operations]
         return sha256_of("\n".join(lines).encode())
 
     def shown(self, operation: Operation | None) -> Operation | None:
@@ -77,39 +92,56 @@ class LoweredProgram:
 
         return dataclasses.replace(operation, text=_OURS.sub(name, operation.text))
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "fingerprint": self.fingerprint,
-            "options": dict(self.options),
-            "functions": list(self.functions),
-            "operations": [[each.text, each.source] for each in self.operations],
-        }
 
-    @classmethod
-    def from_json(cls, saved: Mapping[str, Any]) -> Self:
-        operations = tuple(Operation(text, source) for text, source in saved["operations"])
-        return cls(saved["name"], operations, tuple(saved["functions"]), saved["options"])
+def packed(program: LoweredProgram) -> LoweredRecord:
+    """Return the record of a program with its operations compressed, or none if they are large."""
+    lines = "\n".join(operation.text for operation in program.operations)
+    plain = dump([[operation.text, operation.source] for operation in program.operations]).encode()
+    text = base64.b64encode(zlib.compress(plain)).decode()
+    return LoweredRecord(
+        name=program.name,
+        fingerprint=program.fingerprint,
+        digest=sha256_of(lines.encode()),
+        options=dict(program.options),
+        functions=list(program.functions),
+        packed=text if len(text) <= _MOST_BYTES and len(plain) <= _MOST_UNPACKED else "",
+    )
+
+
+def unpacked(record: LoweredRecord) -> LoweredProgram | None:
+    """Return the program from a record that `packed` made; None if it was too large."""
+    if not record.packed:
+        return None
+    try:
+        decompress = zlib.decompressobj().decompress
+        plain = decompress(base64.b64decode(record.packed), _MOST_UNPACKED)
+        if plain.count(b"[") + plain.count(b"{") > _MOST_LISTS:
+            return None
+        pairs = from_json(list[tuple[str, str]], json.loads(plain))
+        operations = tuple(itertools.starmap(Operation, pairs))
+    except (TypeError, ValueError, zlib.error, RecursionError) as error:
+        raise RecordError(f"the operations of {clean(record.name)}: {error}") from error
+    return LoweredProgram(record.name, operations, tuple(record.functions), record.options)
 
 
 def read_program(compiled: Compile, options: Mapping[str, str] | None = None) -> LoweredProgram:
     """Return a program that is about to be compiled, with the options that the compile uses."""
     lines = compiled.lines()
-    private = {found[1] for line, _ in lines if (found := _PRIVATE.match(line))}
+    private = {match[1] for line, _ in lines if (match := _PRIVATE.match(line))}
     numbers: dict[str, str] = {}
     callers: dict[str, str] = {}
 
-    def numbered(found: re.Match[str]) -> str:
-        if found[1] not in private:
-            return found[0]
-        callers.setdefault(found[1], source)
-        return numbers.setdefault(found[1], f"@f{len(numbers)}")
+    def numbered(symbol: re.Match[str]) -> str:
+        if symbol[1] not in private:
+            return symbol[0]
+        callers.setdefault(symbol[1], source)
+        return numbers.setdefault(symbol[1], f"@f{len(numbers)}")
 
     operations: list[Operation] = []
     caller = ""
     for (line, _), own in zip(lines, _sources(lines), strict=True):
-        if found := _PRIVATE.match(line):
-            caller = callers.get(found[1], "")
+        if function := _PRIVATE.match(line):
+            caller = callers.get(function[1], "")
         source = own or caller
         if line.strip() != "}":
             text = _SYMBOL.sub(numbered, _plain(line))
@@ -131,26 +163,24 @@ def _sources(lines: Sequence[tuple[str, str]]) -> list[str]:
     return sources[::-1]
 
 
-def first_differences(
-    one: LoweredProgram, other: LoweredProgram, limit: int = 3
-) -> list[ProgramDifference]:
-    """Return the first operations that differ in more than their operands' numbers."""
+def first_differences(one: LoweredProgram, other: LoweredProgram) -> list[OperationPair]:
+    """Return up to three first operations that differ in more than their operands' numbers."""
     sides = one.operations, other.operations
-    pairs = zip(*sides, strict=False)
-    same = sum(1 for _ in itertools.takewhile(lambda pair: pair[0].text == pair[1].text, pairs))
-    left, right = (each[same : same + _WINDOW] for each in sides)
-    if not left and not right:
-        return []
-    forms = [[_VALUE.sub("%", each.text) for each in side] for side in (left, right)]
-    pairs_found: list[tuple[Operation | None, Operation | None]] = []
+    same = next(
+        (place for place, (a, b) in enumerate(zip(*sides, strict=False)) if a.text != b.text),
+        min(map(len, sides)),
+    )
+    left, right = (side[same : same + _WINDOW] for side in sides)
+    pairs: list[OperationPair] = []
+    forms = [[operation.form for operation in side] for side in (left, right)]
     matcher = difflib.SequenceMatcher(None, forms[0], forms[1], autojunk=False)
-    for kind, start, end, its_start, its_end in matcher.get_opcodes():
-        if kind != "equal":
-            pairs_found += itertools.zip_longest(left[start:end], right[its_start:its_end])
+    for tag, start, end, other_start, other_end in matcher.get_opcodes():
+        if tag != "equal":
+            pairs += itertools.zip_longest(left[start:end], right[other_start:other_end])
     if left and right:  # the first pair, even if only its operands differ
-        pairs_found[:1] = [(left[0], right[0])]
-    pairs_found.sort(key=lambda pair: all(map(_follows, pair)))
-    return [ProgramDifference(one.shown(a), other.shown(b)) for a, b in pairs_found[:limit]]
+        pairs[:1] = [(left[0], right[0])]
+    pairs.sort(key=lambda pair: all(map(_follows, pair)))
+    return [(one.shown(before), other.shown(after)) for before, after in pairs[:3]]
 
 
 def _follows(operation: Operation | None) -> bool:
@@ -164,5 +194,5 @@ def _plain(line: str) -> str:
     if "backend_config" in line:
         line = _POINTER.sub(r'\1""', line)
     if len(line) > len('""') + 200:
-        line = _LONG.sub(lambda each: f'"sha256:{sha256_of(each[0].encode())}"', line)
+        line = _LONG.sub(lambda text: f'"sha256:{sha256_of(text[0].encode())}"', line)
     return line

@@ -70,6 +70,11 @@ class Node:
         return self._steps
 
     @property
+    def names_children(self) -> bool:
+        """Whether JAX or the class has names for its children."""
+        return not any(isinstance(key, jax.tree_util.FlattenedIndexKey) for key in self._keys)
+
+    @property
     def is_keyed(self) -> bool:
         """Whether its aux_data is a leafwise key, which also compares types."""
         return isinstance(self.aux, StaticKey)

@@ -1,5 +1,6 @@
 """`shardings`, a tree of the shardings that fields declare, and `shard`, which applies it."""
 
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
@@ -11,10 +12,11 @@ from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionS
 from leafwise._classes.fields import SHARDING
 from leafwise._jax.compat import current_mesh
 from leafwise._jax.events import is_tracing
-from leafwise._jax.processes import Pairs, Words, check_same, check_timeout, processes
+from leafwise._jax.processes import processes
 from leafwise._objects.parts import data_of, is_key
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, sha256_of
+from leafwise._processes.agreement import Question, check_timeout, table_differences
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
@@ -224,29 +226,20 @@ def _check_equal(leaves: Mapping[str, Any], timeout: float) -> None:
             "lw.shard: the mesh spans processes, which cannot be compared\n"
             "  fix: call `jax.distributed.initialize()` first"
         )
-    words = Words(
+    question = Question(
+        here,
         "lw.shard",
+        "lw.shard",
+        timeout,
         "does not call lw.shard for this mesh as often as the others",
         "create all values from the same seed in all processes, or use those of process 0: "
         "`jax.experimental.multihost_utils.broadcast_one_to_all(tree)`;\n  if each process "
         "has its part of a batch: `jax.make_array_from_process_local_data(sharding, part)`",
     )
-    check_same(
-        here,
-        "lw.shard",
+    question.check_same(
         lambda: {path: _described(leaf) for path, leaf in leaves.items()},
-        lambda texts: sha256_of(repr(texts).encode())[:16],
-        _differing,
-        timeout,
-        words,
+        functools.partial(table_differences, absent="no such leaf"),
     )
-
-
-def _differing(one: Mapping[str, str], other: Mapping[str, str]) -> Pairs:
-    for path in {**one, **other}:
-        mine, its = (texts.get(path, "no such leaf") for texts in (one, other))
-        if mine != its:
-            yield path, mine, its
 
 
 def _described(leaf: Any) -> str:

@@ -16,11 +16,10 @@ from leafwise._findings.json import from_json
 from leafwise._findings.records import EventRecord, ProcessRecord, ProgramRecord
 from leafwise._findings.words import annotation, clean, count
 from leafwise._jax.persistent_cache import differing_parts
-from leafwise._objects.source.call_site import short_file
+from leafwise._processes.agreement import table_differences
 from leafwise._programs.description import Record, differences
-from leafwise._programs.program import Operation, first_differences
+from leafwise._programs.program import first_differences, unpacked
 from leafwise._statics.portable import dump, in_one_order
-from leafwise.cli.program_recorder import unpacked
 from leafwise.cli.recorded import VERSION
 
 _SILENT: Final = (
@@ -35,7 +34,6 @@ _CACHE: Final = (
 )
 """Prefixes of options that change the contents of the persistent cache, but no program."""
 
-_VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _UNSET: Final = "(not set)"
 _NOTHING: Final = "nothing"
 
@@ -126,11 +124,10 @@ class _Comparer:
     def __init__(self, one: RecordedRun, other: RecordedRun) -> None:
         self._one, self._other = one, other
         of_run = list(_of_process(one.processes[0], other.processes[0]))
-        self._of_cache = [cause for cause in of_run if _is_of_cache(cause)]
-        self._of_run = [cause for cause in of_run if not _is_of_cache(cause)]
-        self.causes: dict[RunDifference, list[ProgramRecord]] = {
-            cause: [] for cause in self._of_run
-        }
+        settings = [cause for cause in of_run if cause.kind in {"environment", "config"}]
+        self._of_cache = [cause for cause in settings if cause.path.lower().startswith(_CACHE)]
+        self._of_run = [cause for cause in of_run if cause not in self._of_cache]
+        self.causes = {cause: list[ProgramRecord]() for cause in self._of_run}
         self.notes: dict[str, list[str]] = {}
 
     def compare(self) -> tuple[int, int]:
@@ -151,18 +148,18 @@ class _Comparer:
 
     def _of_pair(self, before: ProgramRecord, after: ProgramRecord) -> Iterator[RunDifference]:
         """Yield why the second run compiled a different program, or missed the persistent cache."""
-        one, other = before.program, after.program
-        own = list(_inputs(before, after))
-        if one is not None and other is not None:
-            has_option = any(cause.kind == "option" for cause in own)
-            is_other = has_option or one.digest != other.digest
-        else:  # this version of JAX does not let us read programs
-            is_other = bool(own)
+        programs = before.program, after.program
+        inputs = list(_inputs(before, after))
+        if None in programs:  # this version of JAX does not let us read programs
+            is_other = bool(inputs)
             self._note("JAX did not show its operations, which were not compared", after)
+        else:
+            digests = [program.digest for program in programs if program is not None]
+            is_other = len({*digests}) > 1 or any(cause.kind == "option" for cause in inputs)
         if is_other:
             yield from self._of_run
-            decisive = [cause for cause in own if cause.kind not in {"order", "config"}]
-            yield from (cause for cause in own if cause.kind != "order" or not decisive)
+            decisive = [cause for cause in inputs if cause.kind not in {"order", "config"}]
+            yield from (cause for cause in inputs if cause.kind != "order" or not decisive)
             versions = {cause.path for cause in self._of_run if cause.kind == "version"}
             if not (decisive or versions & {"jax", "jaxlib"}):  # or the operations add nothing
                 yield from self._of_operations(before, after)
@@ -173,9 +170,9 @@ class _Comparer:
             if "the program" in parts:
                 yield from self._history(before, after)
         elif after.cache != "hit" and {before.cache, after.cache} != {"off"}:
-            _, separator, limit = before.cache.partition("; not written")
-            if separator and after.cache != "off":
-                self._note(f"missed, as the first run did not write it{limit}", after)
+            if before.unwritten and after.cache != "off":
+                why = f"missed, as the first run did not write it, {before.unwritten}"
+                self._note(why, after)
             else:
                 yield from self._of_cache
                 yield RunDifference("missed", "the persistent cache", before.cache, after.cache)
@@ -200,14 +197,12 @@ class _Comparer:
             yield RunDifference("operation", _label(after), "", "")
             return
         pairs = first_differences(one, other)
-        mine = "\n".join(_operation(pair.mine) for pair in pairs)
-        its = "\n".join(_operation(pair.its) for pair in pairs)
-        yield RunDifference("operation", _label(after), mine, its)
+        sides = zip(*pairs, strict=True)
+        texts = ("\n".join(str(line or _NOTHING) for line in side) for side in sides)
+        yield RunDifference("operation", _label(after), *texts)
         for path, what in after.refused.items():
             self._note(f"{path} was not compared, as another process cannot read it: {what}", after)
-        forms = [
-            sorted(_VALUE.sub("%", line.text) for line in run.operations) for run in (one, other)
-        ]
+        forms = [sorted(line.form for line in run.operations) for run in (one, other)]
         seed = self._one.processes[before.process].hash_seed
         if self._other.processes[after.process].hash_seed != seed and forms[0] == forms[1]:
             self._note(
@@ -227,10 +222,10 @@ class _Comparer:
             ]
             for run, program in ((self._one, before), (self._other, after))
         ]
-        for mine, its in itertools.zip_longest(*traces, fillvalue=_NOTHING):
-            if mine != its:
-                yield RunDifference("history", "traced before", mine, its)
-                return
+        pairs = itertools.zip_longest(*traces, fillvalue=_NOTHING)
+        first = next((pair for pair in pairs if pair[0] != pair[1]), None)
+        if first is not None:
+            yield RunDifference("history", "traced before", *first)
 
     def _note(self, text: str, program: ProgramRecord) -> None:
         self.notes.setdefault(text, []).append(_label(program))
@@ -282,67 +277,53 @@ def _listed(names: Iterable[str]) -> str:
 
 def _of_process(one: ProcessRecord, other: ProcessRecord) -> Iterator[RunDifference]:
     """Yield the differences that all programs share."""
-    shared = one.config.keys() & other.config.keys()
     # Not also the option that a variable sets.
-    changed = one.environment.items() ^ other.environment.items()
-    named = {name.lower() for name, _ in changed}
+    variables = one.environment.items() ^ other.environment.items()
+    options = one.config.keys() & other.config.keys() - {name.lower() for name, _ in variables}
     tables: list[dict[str, Mapping[str, Any]]] = [
         {
             "version": process.versions,
             "environment": process.environment,
             "flags": {"command line": " ".join(process.flags)},
             "devices": {"devices": process.devices, "processes": process.processes},
-            "config": {name: process.config[name] for name in shared - named},
+            "config": {name: process.config[name] for name in options},
         }
         for process in (one, other)
     ]
     for kind, table in tables[0].items():
-        for path, *texts in _changes(table, tables[1][kind]):
-            yield RunDifference(kind, path, *texts)
+        yield from _of_tables(kind, table, tables[1][kind])
 
 
-def _changes(one: Mapping[str, Any], other: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    for path in sorted({**one, **other}):
-        mine, its = one.get(path, _UNSET), other.get(path, _UNSET)
-        if mine != its and not path.lower().startswith(_SILENT):
-            yield path, str(mine), str(its)
-
-
-def _is_of_cache(cause: RunDifference) -> bool:
-    return cause.kind in {"environment", "config"} and cause.path.lower().startswith(_CACHE)
+def _of_tables(
+    kind: str, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> Iterator[RunDifference]:
+    for change in sorted(table_differences(one, other, _UNSET)):
+        if not change.path.lower().startswith(_SILENT):
+            yield RunDifference(kind, *change)
 
 
 def _inputs(one: ProgramRecord, other: ProgramRecord) -> Iterator[RunDifference]:
     """Yield the differences in arguments, captures and options between two programs."""
-    yield from _described("argument", one.arguments, other.arguments)
-    yield from _described("capture", one.captures, other.captures)
-    for change in _changes(one.config, other.config):
-        yield RunDifference("config", *change)
-    mine, its = one.program, other.program
-    if mine is not None and its is not None:
-        for path, *texts in _changes(mine.options, its.options):
-            if path not in ("jax", "XLA_FLAGS"):  # which are compared for the whole run
-                yield RunDifference("option", path, *texts)
+    yield from _of_records("argument", one.arguments, other.arguments)
+    yield from _of_records("capture", one.captures, other.captures)
+    yield from _of_tables("config", one.config, other.config)
+    if one.program is not None and other.program is not None:
+        options = one.program.options, other.program.options
+        of_run = {"jax", "XLA_FLAGS"}  # which are compared for the whole run
+        yield from (cause for cause in _of_tables("option", *options) if cause.path not in of_run)
 
 
-def _described(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:
+def _of_records(kind: str, one: Record | None, other: Record | None) -> Iterator[RunDifference]:
     if one is None or other is None:
         return
     for path, *values in differences(one, other):
-        mine, its = (dump(in_one_order(run.get(path))) for run in (one, other))
+        sorted_ = [dump(in_one_order(run.get(path))) for run in (one, other)]
         texts = (_HASH.sub(r"\1...", text) for text in values)
-        is_order = path in one and mine == its
+        is_order = path in one and sorted_[0] == sorted_[1]
         yield RunDifference("order" if is_order else kind, path.removeprefix(", "), *texts)
 
 
 _HASH: Final = re.compile(r"\b([0-9a-f]{8})[0-9a-f]{32,}(?:\.\.\.)?")
-
-
-def _operation(operation: Operation | None) -> str:
-    if operation is None:
-        return _NOTHING
-    file, _, line = operation.source.rpartition(":")
-    return str(dataclasses.replace(operation, source=f"{short_file(file)}:{line}" if file else ""))
 
 
 def format_comparison(comparison: Comparison) -> str:

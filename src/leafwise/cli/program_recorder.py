@@ -6,30 +6,24 @@ may take so long that the process is killed: then this is the only record of it.
 """
 
 import ast
-import base64
 import contextlib
 import dataclasses
 import functools
-import hashlib
-import json
 import os
 import sys
 import threading
 import time
 import traceback
-import zlib
 from collections.abc import Callable, Generator, Sequence
 from importlib import metadata
 from typing import Any, Final
 
 import jax
-import numpy as np
 
 from leafwise._captures.captures import Capture, captures
-from leafwise._captures.treatment import Treatment
 from leafwise._compare.fixes import fix_of_constants
 from leafwise._findings.first_compiles import LEAST
-from leafwise._findings.json import RecordError, from_json, to_json
+from leafwise._findings.json import to_json
 from leafwise._findings.records import (
     EventRecord,
     FirstCompile,
@@ -38,7 +32,7 @@ from leafwise._findings.records import (
     ProgramRecord,
     SiteRecord,
 )
-from leafwise._findings.words import clean, without_addresses
+from leafwise._findings.words import without_addresses
 from leafwise._jax.compiles import (
     Compile,
     listen_to_compiles,
@@ -52,13 +46,9 @@ from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.source.call_site import Site, tree_of
 from leafwise._objects.source.code import names_of
-from leafwise._objects.text import got
-from leafwise._programs.description import Record, describe_tree
-from leafwise._programs.digest import DigestReader, aval_entry, describe_call, digest_of
+from leafwise._programs.digest import describe_call, describe_captures, digest_of
 from leafwise._programs.first_compile import LARGE_BYTES, describe_operations
-from leafwise._programs.program import LoweredProgram, read_program
-from leafwise._statics.portable import dump
-from leafwise._trees.leaves import LeafRecorder
+from leafwise._programs.program import packed, read_program
 from leafwise.errors import message_of
 
 _SMALL: Final = 0.01
@@ -67,16 +57,6 @@ up to a quarter of the time of the lowering."""
 
 _MANY: Final = 1000
 """A program with at least this many operations is recorded before its compile."""
-
-_MOST_BYTES: Final = 4 << 20
-"""The largest compressed size of a program whose operations are recorded."""
-
-_MOST_UNPACKED: Final = 64 << 20
-_MOST_LISTS: Final = 4 << 20
-"""The same as text, and its lists: a file of some kilobytes could take gigabytes of memory."""
-
-_MOST_ARRAY: Final = 64 << 20
-"""How many bytes of captured arrays are digested per program; the rest have shape and dtype."""
 
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
@@ -167,6 +147,7 @@ class ProgramRecorder:
             program=program,
             config={},
             refused={},
+            unwritten=event.unwritten,
         )
         signature = event.program.signature if event.program is not None else None
         try:
@@ -177,7 +158,7 @@ class ProgramRecorder:
                 record.digest = digest_of(record.arguments)
                 record.refused |= {k: without_addresses(what) for k, what in refused.items()}
             if event.fun is not None and not event.eager:
-                record.captures, refused = _captures(event.fun)
+                record.captures, refused = describe_captures(event.fun)
                 record.refused |= refused
         except Exception as error:  # noqa: BLE001  # user code; the rest is still useful
             record.refused[event.name] = f"{type(error).__name__}: {message_of(error)}"
@@ -244,61 +225,3 @@ def _config(trace: Any = None) -> dict[str, Any]:
         for name, text in sorted(options.items())
         if name != UNNAMED_CONFIG and not any(word in name for word in _PRIVATE)
     }
-
-
-def _captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
-    """Return a function's captures by path, and why some could not be read."""
-    record: Record = {}
-    refused = dict[str, str]()
-    to_leaf = LeafRecorder()
-    names = set[str]()
-    left = _MOST_ARRAY
-
-    def large_array(leaf: Any) -> dict[str, Any] | None:
-        nonlocal left
-        if not isinstance(leaf, jax.Array | np.ndarray):
-            return None
-        left -= leaf.nbytes
-        return None if left >= 0 else aval_entry(to_leaf(leaf))
-
-    for capture in captures(fun).own():
-        if not capture.is_bound or capture.treatment in (Treatment.MODULE, Treatment.FUNCTION):
-            continue
-        name = capture.name
-        name += f" in {capture.where.function}" if name in names else ""
-        names.add(name)
-        try:
-            reader = DigestReader(in_order=True)
-            described = describe_tree(capture.value, large_array, reader, name)
-        except Exception as error:  # noqa: BLE001  # deleted arrays, user code
-            refused[name] = f"{type(error).__name__}: {message_of(error)}"
-            continue
-        record |= described.record
-        refused |= {path: without_addresses(got(value)) for path, value in reader.opaque}
-    return record, refused
-
-
-def packed(program: LoweredProgram) -> LoweredRecord:
-    """Return the record of a program with its operations compressed, or none if they are large."""
-    lines = "\n".join(operation.text for operation in program.operations)
-    digest = hashlib.sha256(lines.encode()).hexdigest()
-    record = program.to_json()
-    plain = dump(record.pop("operations")).encode()
-    text = base64.b64encode(zlib.compress(plain)).decode()
-    packed = text if len(text) <= _MOST_BYTES and len(plain) <= _MOST_UNPACKED else ""
-    return LoweredRecord(**record, digest=digest, packed=packed)
-
-
-def unpacked(record: LoweredRecord) -> LoweredProgram | None:
-    """Return the program from a record that `packed` made; None if it was too large."""
-    if not record.packed:
-        return None
-    try:
-        decompress = zlib.decompressobj().decompress
-        plain = decompress(base64.b64decode(record.packed), _MOST_UNPACKED)
-        if plain.count(b"[") + plain.count(b"{") > _MOST_LISTS:
-            return None
-        operations = from_json(list[list[str]], json.loads(plain))
-        return LoweredProgram.from_json({**dataclasses.asdict(record), "operations": operations})
-    except (ValueError, zlib.error, RecursionError) as error:
-        raise RecordError(f"the operations of {clean(record.name)}: {error}") from error
