@@ -94,6 +94,11 @@ def changed_text(path: "str | os.PathLike[str]") -> "str | None":
     return text
 
 
+def runs_old_text(path: str) -> bool:
+    """Return whether a file runs as it is on disk, although a changed text was given for it."""
+    return os.path.realpath(path) in changed.keys() - served if changed else False
+
+
 def write(folder: str, **record: object) -> None:
     """Append a record to the file of this process, named after its rank and process id.
 
@@ -145,7 +150,7 @@ def _record(folder: str, options: "dict[str, Any]") -> None:
     try:
         from leafwise.cli import recorder  # noqa: PLC0415
 
-        recorder.start(folder, write, options)
+        recorder.start(folder, write, options, runs_old_text)
     except Exception as error:  # noqa: BLE001  # the script goes on, and the report shows the error
         write(folder, fault=f"{type(error).__name__}: {error}")
 

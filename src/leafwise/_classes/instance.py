@@ -371,13 +371,12 @@ def _summary(value: Any) -> Any:
 
 
 def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
-    """Return what treescope shows; see `leafwise.interop.treescope`."""
+    """Return what treescope shows."""
     if _has_own_text(self):
         return NotImplemented
-    # Imported by name at run time: interop is a wing above this one.
-    return importlib.import_module("leafwise.interop.treescope").render(
-        self, path, subtree_renderer
-    )
+    from leafwise._classes.treescope import render  # noqa: PLC0415  # only treescope calls this
+
+    return render(self, path, subtree_renderer)
 
 
 _METHODS: Final[dict[str, Any]] = {

@@ -8,7 +8,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, cast
 
-import leafwise
 import leafwise_explain
 from leafwise._findings.findings import findings, functions_of
 from leafwise._findings.first_compiles import first_findings
@@ -121,7 +120,7 @@ def make_report(
     of_processes, programs = _programs(processes, began)
     return Report(
         version=VERSION,
-        leafwise=leafwise.__version__,
+        leafwise=metadata.version("leafwise"),
         jax=versions[0] if versions else metadata.version("jax"),
         python=pythons[0] if pythons else platform.python_version(),
         program=program,

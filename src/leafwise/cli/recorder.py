@@ -21,7 +21,6 @@ from typing import Any
 
 import jax
 
-import leafwise_explain
 from leafwise._captures.captures import captures
 from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of, owner_of
@@ -57,12 +56,17 @@ from leafwise.cli.program_recorder import ProgramRecorder, writing_faults
 from leafwise.errors import message_of
 
 
-def start(folder: str, write_in: Callable[..., None], options: Mapping[str, Any]) -> None:
+def start(
+    folder: str,
+    write_in: Callable[..., None],
+    options: Mapping[str, Any],
+    runs_old_text: Callable[[str], bool],
+) -> None:
     """Record everything JAX does in this process in a folder, with the command's options."""
     write = functools.partial(write_in, folder)
     command = " ".join(sys.orig_argv[1:])
     write(jax=jax.__version__, python=platform.python_version(), began=time.time(), command=command)
-    recorder = Recorder(write, **options)
+    recorder = Recorder(write, runs_old_text, **options)
     recorder.start()
     atexit.register(_note_end, write, recorder, os.getpid())
     if hasattr(os, "register_at_fork"):
@@ -89,6 +93,7 @@ class Recorder(CaptureChecks):
     def __init__(
         self,
         write: Callable[..., None],  # writes a record, given as keyword arguments
+        runs_old_text: Callable[[str], bool] = lambda _: False,  # of a file that `--try` edited
         *,
         captures: bool = False,
         audit: bool = False,
@@ -98,7 +103,7 @@ class Recorder(CaptureChecks):
     ) -> None:
         super().__init__(StaleAction.IGNORE, is_exact=exact)
         self.most = 2
-        self._write = write
+        self._write, self._runs_old_text = write, runs_old_text
         self._programs = ProgramRecorder(write, is_whole=programs)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
@@ -176,10 +181,8 @@ class Recorder(CaptureChecks):
             if event.kind is EventKind.COMPILE:
                 seconds = max(event.seconds - self._programs.spent(), 0.0)
                 event = dataclasses.replace(event, seconds=seconds)
-            if leafwise_explain.changed and event.site is not None:
-                file = os.path.realpath(event.site.file)
-                if file in leafwise_explain.changed.keys() - leafwise_explain.served:
-                    self._write(fault=f"{file} ran without the edit")
+            if event.site is not None and self._runs_old_text(event.site.file):
+                self._write(fault=f"{os.path.realpath(event.site.file)} ran without the edit")
             record = self._event(event)
             self._programs.note(event, record)
             self._write(event=to_json(record))

@@ -9,7 +9,6 @@ import hypothesis
 import jax
 import numpy as np
 
-import leafwise
 from leafwise._findings.words import without_addresses
 from leafwise._objects.describe import describe
 from leafwise._objects.parts import is_key
@@ -53,8 +52,9 @@ def format_leaf(leaf: Any) -> str:
     return f"{text} {item:.6g}" if isinstance(item, float) else f"{text} {item}"
 
 
-_LIBRARIES: Final = tuple(
-    str(Path(module.__file__).parent) for module in (leafwise, hypothesis, jax) if module.__file__
+_LIBRARIES: Final = (
+    str(Path(__file__).parents[1]),
+    *(str(Path(module.__file__).parent) for module in (hypothesis, jax) if module.__file__),
 )
 
 

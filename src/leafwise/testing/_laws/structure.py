@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import jax
 
-import leafwise
 from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._jit.jax_errors import as_static
 from leafwise._trees.roles import FieldNames, field_order, is_kept, undeclared
+from leafwise._trees.update import replace as replace_fields
 from leafwise.errors import message_of
 from leafwise.testing._format import short_repr
 from leafwise.testing._laws.case import Case
@@ -223,7 +223,7 @@ def replace(case: Case) -> None:
     what = next((name for name in ("replace", "_replace") if hasattr(case.cls, name)), "")
     change: Any = getattr(x, what, None)
     if is_decorated(case.cls):
-        what, change = "leafwise.replace", functools.partial(leafwise.replace, x)
+        what, change = "leafwise.replace", functools.partial(replace_fields, x)
     elif not callable(change):
         if not dataclasses.is_dataclass(case.cls):
             return
