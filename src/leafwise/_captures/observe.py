@@ -164,7 +164,7 @@ def observing() -> Generator[Observer, None, None]:
 
 
 @functools.lru_cache(maxsize=4096)  # a profile function asks at each call
-def _is_watched(file: str) -> bool:
+def is_watched(file: str) -> bool:
     own = __file__.rpartition("_captures")[0]
     return is_users_file(file) and not file.startswith(own)
 
@@ -209,7 +209,7 @@ _SWITCH: Final = _Switch()
 
 
 def _on_start(code: types.CodeType, _: int) -> Any:
-    if not _is_watched(code.co_filename):
+    if not is_watched(code.co_filename):
         return _MONITORING.DISABLE
     own = inspect.currentframe()
     frame = own and own.f_back
@@ -229,7 +229,7 @@ def _profile() -> Callable[[], None]:
         return lambda: None
 
     def profile(frame: types.FrameType, event: str, given: Any) -> None:
-        if event == "call" and _is_watched(frame.f_code.co_filename):
+        if event == "call" and is_watched(frame.f_code.co_filename):
             for each in _HERE.observers:
                 each.started(frame)
         if before is not None:

@@ -191,8 +191,8 @@ def step_into(value: Any, step: str | Item) -> Member:
 class Names:
     """The variables of generated code: user variables that it reads, and values of its own.
 
-    Its own names end with a number. Where it must keep nothing alive (`is_weak`), it does not read
-    user variables directly.
+    Its own names end with a number. Where it must keep nothing alive (`is_weak`), it reads no user
+    variables directly, except globals.
     """
 
     def __init__(self, space: dict[str, Any] | None = None, *, is_weak: bool = False) -> None:
@@ -221,7 +221,8 @@ class Names:
     def expression(self, place: Place, value: Any, terms: list[str]) -> str:
         """Return an expression that reads a place, valid while the terms that it adds are true."""
         at, first = place.start(), len(terms)
-        text = "" if self.is_weak or at is DEAD else self._variable(place)
+        is_kept = not self.is_weak or place.holder is BoundIn.GLOBAL  # whose names live on
+        text = self._variable(place) if is_kept and at is not DEAD else ""
         for step in place.steps if text else ():
             text, at = self._next(text, at, step, terms)
             if not text:

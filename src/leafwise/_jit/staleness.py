@@ -19,7 +19,7 @@ from typing import Any, Final
 import jax
 from jax.core import Tracer
 
-from leafwise._captures.observe import Observer, Source, source_of
+from leafwise._captures.observe import Observer, Source, is_watched, source_of
 from leafwise._captures.reads import Captured, Current, Read, changed, format_change, value_change
 from leafwise._captures.treatment import way_of
 from leafwise._compare.fixes import Cause
@@ -90,7 +90,8 @@ def observe(
         runs = observer.ran()
         if reused is None:  # unknown, so nothing may be reused
             trace_afresh()
-        missing = (reused or set()) - {source_of(run.code) for run in runs}
+        users = {source for source in reused or () if is_watched(source[0])}
+        missing = users - {source_of(run.code) for run in runs}
         around = [run for other in observer.around for run in other.so_far()] if missing else []
         runs += (run for run in around if missing & {source_of(run.code), *run.inside})
         earlier = read_before(missing)
@@ -98,6 +99,7 @@ def observe(
         known = [trace.observation for trace in log.traced()[-1:] if trace.observation is not None]
         reads = next((latest for latest in known if latest.captured == reads.captured), reads)
     except Exception:  # noqa: BLE001  # a check must not break a correct program
+        trace_afresh()
         return None
     is_apart = all(guard.action is not StaleAction.IGNORE for guard in list(log.guards))
     if is_apart and changed_meanwhile(before, reads.captured, runs):

@@ -113,20 +113,25 @@ def is_in_body() -> bool:
 @contextlib.contextmanager
 def numbered() -> Generator[int, None, None]:
     """Trace a body in this block; yield its number."""
-    thread = threading.get_ident()
+    thread, threads = threading.get_ident(), _NUMBERS.threads
     with _LOCK:
         known = [find() for find in list(_NUMBERS.observations.values())]
-        is_alone = _NUMBERS.threads.keys() <= {thread} and len(known) <= _MOST_READ
+        is_alone = threads.keys() <= {thread} and len(known) <= _MOST_READ
         if not is_alone or not all(each is not None and each.is_unchanged() for each in known):
             _NUMBERS.renew()
         number = _NUMBERS.latest
-        _NUMBERS.threads[thread] += 1
+        threads[thread] += 1
     try:
         with with_number(number):
             yield number
+    except BaseException:
+        trace_afresh()  # what was traced so far stays in JAX's caches, and its reads are unknown
+        raise
     finally:
         with _LOCK:
-            _NUMBERS.threads += Counter({thread: -1})  # without those that are in none
+            threads[thread] -= 1
+            if not threads[thread]:
+                del threads[thread]
 
 
 def note(number: int | None, observation: Observation) -> None:
