@@ -76,12 +76,12 @@ class Callee:
     sharded: bool = False  # with shardings, which the arguments have to fit
     marked: StaticParameters | None = None  # JAX sees keys instead of their values
     timeout: float | None = None  # seconds that processes wait to compare it
-    observed: bool = True  # whether the reads of its traces are needed
+    has_states: bool = True  # whether it is traced again where a capture has changed
 
     @property
     def options(self) -> tuple[Any, ...]:
         where = self.statics, self.placed, self.sharded
-        return *where, self.marked, self.timeout, self.observed
+        return *where, self.marked, self.timeout, self.has_states
 
     @property
     def fun(self) -> Callable[..., Any]:

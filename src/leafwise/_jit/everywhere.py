@@ -44,8 +44,8 @@ from leafwise._jax.processes import (
     raise_errors,
 )
 from leafwise._jax.stack import current_work, shows_work
+from leafwise._jit.checked_calls import trace_afresh
 from leafwise._jit.programs import ProgramEntry, ProgramLog
-from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.source.code import names_of
 from leafwise._programs.description import Record, differences, of_kind
 from leafwise._programs.digest import describe, describe_call, describe_values, digest_of
@@ -75,22 +75,16 @@ def checked_timeout(option: float) -> float | None:
     return float(option)
 
 
-class _Lowering(threading.local):
-    traces = 0
+class _TraceDepth(threading.local):
+    depth = 0
     """How many traces of such functions this thread is in."""
 
     def __init__(self) -> None:
-        self.traced: weakref.WeakSet[Body] = weakref.WeakSet()
+        self.traced_inside: weakref.WeakSet[Body] = weakref.WeakSet()
         """The functions traced in the last one, including all inside it."""
 
-    def forget(self, body: Body) -> None:
-        """Drop the programs of a function and of those traced inside it: all will trace again."""
-        trace_afresh()
-        for each in {*self.traced, body}:
-            each.program_log.clear_caches()
 
-
-_HERE: Final = _Lowering()
+_thread: Final = _TraceDepth()
 _HOOKED: Final[weakref.WeakValueDictionary[int, Body]] = weakref.WeakValueDictionary()
 """The functions whose compiles are compared, by id, in the order of their first traces."""
 
@@ -125,18 +119,25 @@ def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
 
     An error in the trace is sent to the others, which wait for the program if the call `runs`.
     """
-    if not _HERE.traces:
-        _HERE.traced.clear()
-    _HERE.traces += 1
-    _HERE.traced.add(body)
+    if not _thread.depth:
+        _thread.traced_inside.clear()
+    _thread.depth += 1
+    _thread.traced_inside.add(body)
     try:
         yield
     except BaseException as error:  # a user's function
-        if runs and _HERE.traces == 1:
+        if runs and _thread.depth == 1:
             _tell(body, "", error)
         raise
     finally:
-        _HERE.traces -= 1
+        _thread.depth -= 1
+
+
+def _forget(body: Body) -> None:
+    """Drop the programs of a function and of those traced inside it: all will trace again."""
+    trace_afresh()
+    for traced in {*_thread.traced_inside, body}:
+        traced.program_log.clear_caches()
 
 
 @contextlib.contextmanager
@@ -165,7 +166,7 @@ def _tell(body: Body, lowered: str, error: BaseException) -> None:
     if here is not None and here.count > 1:
         name, start = _exchange_of(here, body, lowered)
         announce(here, name, json.dumps(error_answer(error)), body.callee.timeout, start)
-        _HERE.forget(body)
+        _forget(body)
 
 
 def _exchange_of(here: Processes, body: Body, lowered: str) -> tuple[str, int]:
@@ -217,7 +218,7 @@ def _reason(program: ProgramEntry) -> str:
 
 
 def _on_compile(compiled: Compile) -> None:
-    if _HERE.traces:
+    if _thread.depth:
         return
     here = processes()
     if here is None or here.count == 1:
@@ -263,7 +264,7 @@ def _compare_programs(
     own = {"digest": program.fingerprint}
     answers = exchange_json(here, name, own, body.callee.timeout, words, start)
     if any("error" in answer for answer in answers.values()):
-        _HERE.forget(body)
+        _forget(body)
         what = "failed while tracing, so that the others do not compile"
         raise_errors(words.head, what, answers, "fix that error: the next call is traced by all")
     groups = groups_of({index: answer["digest"] for index, answer in answers.items()})
@@ -277,7 +278,7 @@ def _compare_programs(
         return {"program": record, "around": _around(body), "why": whys}
 
     sent = exchange_in_groups(here, name, groups, send)
-    _HERE.forget(body)
+    _forget(body)
     raise _different(words, groups, sent)
 
 

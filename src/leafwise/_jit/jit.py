@@ -11,20 +11,18 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, 
 import jax
 
 from leafwise._captures.captures import Captures, captures, captures_of
-from leafwise._captures.observe import observing
 from leafwise._compare.signature import Signature
 from leafwise._findings.reasons import Explanation, Outcome
 from leafwise._jax.compat import JIT, dispatch_entries
 from leafwise._jax.context import current_number, install_trace_context, is_traced_afresh
 from leafwise._jax.frames import exclude_file
-from leafwise._jax.stack import functions_inside, running_calls
+from leafwise._jax.stack import running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, jitted_name, static_arguments, static_parameters
+from leafwise._jit.checked_calls import Guard, explain_by_captures, observed
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramEntry, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_logs
-from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
-from leafwise._jit.trace_numbers import captures_before, numbered
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
@@ -127,16 +125,6 @@ class JitFunction(Protocol[P, R_co]):
         ...
 
 
-# What a call of `step = lw.jit(f)` runs, which is stored in `step.__call__`:
-#
-#     the first call        Guard.first_call adds notes to errors
-#         and its trace     TracedBody.__call__ runs f, and observes what that reads;
-#                           Guard.traced puts the check of this in step.__call__
-#     a later call          the check, and then what `jax.jit` made
-#         with a change     Guard.changed_call warns, or raises; what `jax.jit` made runs
-#                           under another number, so that JAX traces f again
-#     a call in a trace     the same; but the enclosing trace is what counts
-
 AUDITS: Final[list[Callable[[ProgramLog], Any]]] = []
 """What `leafwise explain --audit` calls with the log of each function, to compare its calls."""
 
@@ -203,8 +191,8 @@ class StaleCheckedFunction(JittedFunction):
 
     @property
     def captures(self) -> Captures:
-        observed = self._leafwise_guard.reads()
-        return captures_of(self.__wrapped__, observed) if observed else captures(self.__wrapped__)
+        reads, fun = self._leafwise_log.reads(), self.__wrapped__
+        return captures_of(fun, reads) if reads else captures(fun)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         log = self._leafwise_log
@@ -224,7 +212,7 @@ class StaleCheckedFunction(JittedFunction):
 
     def clear_cache(self) -> None:
         self._leafwise_log.forget()
-        self._leafwise_guard.block_changed()  # which has nothing to check now
+        self._leafwise_guard.reset()  # nothing to check now
         self._leafwise_jax.clear_cache()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -273,17 +261,14 @@ class TracedBody:
         if getattr(jax.config, "jax_disable_jit", False) or is_traced_afresh():
             return run()  # such a trace leads to no program
         call = next((call for call in running_calls() if call.fun is self), None)
-        if call is not None and call.runs:
-            seen, named = call.args, call.kwargs
-        else:  # lowered or traced ahead of time, perhaps from shapes alone
-            seen, named = args, kwargs
-        program = log.new_program(Outcome.RETRACE, call, seen, named)
+        runs = call is not None and call.runs  # or is ahead of time, perhaps from shapes alone
+        seen = (call.args, call.kwargs) if call is not None and runs else (args, kwargs)
+        program = log.new_program(Outcome.RETRACE, call, *seen)
         program.state = current_number() or 0
-        with contextlib.ExitStack() as blocks:
-            if self.callee.timeout is not None:
-                compare_inputs(self, program)
-                runs = call is not None and call.runs
-                blocks.enter_context(tracing(self, runs=runs))
+        if self.callee.timeout is None:
+            return self._trace(program, run)
+        compare_inputs(self, program)
+        with tracing(self, runs=runs):
             return self._trace(program, run)
 
     def _trace(self, program: ProgramEntry, run: Callable[[], Any]) -> Any:
@@ -291,24 +276,15 @@ class TracedBody:
         __tracebackhide__ = True
         log = self.program_log
         explain_by_captures(log, program)
-        known = log.states.get(program.state, {})
-        before = captures_before(self.callee.fun, known) if has_states(log) else {}
-        start, observed = time.perf_counter(), None
-        with (
-            numbered() if has_states(log) else contextlib.nullcontext() as number,
-            observing() if is_checked(log) else contextlib.nullcontext() as observer,
-        ):
+        with observed(log, program) as values:
+            start = time.perf_counter()
             result = run()
-            reused = functions_inside()
-        program.trace_seconds = time.perf_counter() - start
-        if observer is not None:
-            observed = observe(log, program, observer, reused, number, before=before)
+            program.trace_seconds = time.perf_counter() - start
         if log.note_trace is not None:
-            log.note_trace(program, observed)
+            log.note_trace(program)
         body_ran(log, program)
-        if observed is not None:
-            for guard in list(log.guards):
-                guard.traced()
+        for guard in list(log.guards) if values else ():
+            guard.traced(*values)
         return result
 
     def __eq__(self, other: object) -> bool:
@@ -505,8 +481,8 @@ def jit_with_log(
         options = {**options, "static_argnums": statics.numbers, "static_argnames": statics.names}
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
-    observed = stale is not StaleAction.IGNORE
-    body = _traced_body_of(fun, (statics, placed, sharded, marked, timeout, observed))
+    has_states = stale is not StaleAction.IGNORE
+    body = _traced_body_of(fun, (statics, placed, sharded, marked, timeout, has_states))
     jitted: Any = JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     body.program_log.warns |= is_authors
