@@ -1,6 +1,5 @@
 """The user's function and arguments, behind those that JAX sees."""
 
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -89,11 +88,6 @@ class Callee:
         if fun is None:
             raise ReferenceError(f"the function {self.name} no longer exists")
         return fun
-
-    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise the error that Python raises for arguments that the function does not accept."""
-        with contextlib.suppress(ValueError):  # a builtin may have no signature
-            inspect.signature(self.fun).bind(*args, **kwargs)
 
     def with_values(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

@@ -103,11 +103,6 @@ _NOTED: Final[dict[int, weakref.ref[Observation]]] = {}  # of all numbers, while
 trace_afresh: Final = _NUMBERS.renew
 
 
-def is_in_body() -> bool:
-    """Return whether this thread is tracing the body of a function under `leafwise.jit`."""
-    return threading.get_ident() in _NUMBERS.threads
-
-
 @contextlib.contextmanager
 def numbered() -> Generator[int, None, None]:
     """Trace a body in this block; yield its number."""
@@ -317,7 +312,8 @@ class Guard:
             return self.made(*args, **kwargs)
         current, block = Current(self._log.reads()), current_block()
         stale = dict[Any, StaleCapture]()
-        if not (is_in_body() or self.action is StaleAction.RETRACE):
+        is_in_body = threading.get_ident() in _NUMBERS.threads  # of a function under `lw.jit`
+        if not (is_in_body or self.action is StaleAction.RETRACE):
             stale = self._stale(args, kwargs, current, self._find_state(current))
             self._deliver(stale, args)
         is_exact = block is not None and block.is_exact

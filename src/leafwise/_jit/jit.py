@@ -196,7 +196,8 @@ class StaleCheckedFunction(JittedFunction):
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         log = self._leafwise_log
-        log.callee.bind(args, kwargs)
+        with contextlib.suppress(ValueError):  # a builtin may have no signature
+            inspect.signature(log.callee.fun).bind(*args, **kwargs)
         signature = log.callee.record(args, kwargs)
         explanation = log.explain_now(signature, dispatch_entries(self._leafwise_jax))
         return self._leafwise_guard.with_captures(explanation, args, kwargs)
@@ -311,7 +312,7 @@ class TracedBody:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function, without the log."""
-        return _load_traced_body, (self.callee.fun, self.callee.options)
+        return _keeping_body, (self.callee.fun, self.callee.options)
 
 
 _LOCK: Final = new_lock()
@@ -323,8 +324,8 @@ _FIRST: Final[weakref.WeakKeyDictionary[TracedBody, weakref.ref[TracedBody]]] = 
 """For callables that compare by value: the first of the equal bodies, by any of them."""
 
 
-def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> TracedBody:
-    """Unpickle in another process, where nothing else keeps the function alive."""
+def _keeping_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> TracedBody:
+    """Return a body that keeps the function alive, as where it is unpickled."""
     return TracedBody(Callee(jitted_name(fun), lambda: fun, *options))
 
 
@@ -336,12 +337,8 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody
     the function alive. Callables that compare by value, such as bound methods, each have a traced
     body of their own; JAX treats equal ones as the same.
     """
-
-    def make(find: Callable[[], Any]) -> TracedBody:
-        return TracedBody(Callee(jitted_name(fun), find, *own))
-
     if not compares_by_identity(type(fun)):
-        body = make(lambda: fun)
+        body = _keeping_body(fun, own)
         with contextlib.suppress(Exception):  # a user-defined `==` or hash
             first = _FIRST.setdefault(body, weakref.ref(body))()
             if first is not None and first is not body:
@@ -350,11 +347,11 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody
     try:
         find = weakref.ref(fun)
     except TypeError:
-        return make(lambda: fun)
+        return _keeping_body(fun, own)
     with _LOCK:
         known = _SHARED.setdefault(fun, {})
         if own not in known:
-            known[own] = make(find)
+            known[own] = TracedBody(Callee(jitted_name(fun), find, *own))
         return known[own]
 
 
