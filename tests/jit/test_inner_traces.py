@@ -76,6 +76,20 @@ def test_a_variable_of_a_function_that_is_gone() -> None:
     assert jit(lambda x: inner(x))(ONES).tolist() == [3, 3]
 
 
+def test_a_trace_that_raised() -> None:
+    """JAX keeps what it traced inside: later traces do not take it up for an old value."""
+    value = 1.0
+    helper: Any = jax.jit(lambda x: x * value)
+
+    def failing(x: Any) -> None:
+        raise ValueError(helper(x))
+
+    with pytest.raises(ValueError, match="Trace"):
+        jit(failing)(ONES)
+    value = 3.0
+    assert jit(lambda x: helper(x) + 1)(ONES).tolist() == [4, 4]
+
+
 KEPT = Held()
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.kit.inside import Callee, Outcome, ProgramEntry, ProgramLog, staleness
+from tests.kit.inside import Callee, Outcome, ProgramEntry, ProgramLog, checked_calls
 
 import leafwise as lw
 from leafwise._compare import signature as comparing
@@ -139,13 +139,13 @@ def scaled(x: Any, n: int) -> Any:
 def compared(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The fingerprints that were compared."""
     counted: list[Any] = []
-    original = staleness.changed
+    original = checked_calls.changed
 
     def counting(old: Any, new: Any) -> Any:
         counted.append(old)
         return original(old, new)
 
-    monkeypatch.setattr(staleness, "changed", counting)
+    monkeypatch.setattr(checked_calls, "changed", counting)
     return counted
 
 

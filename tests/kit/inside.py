@@ -36,7 +36,7 @@ from leafwise._jax.events import (
     subscribe,
     unsubscribe,
 )
-from leafwise._jit import recorder, staleness
+from leafwise._jit import checked_calls, recorder
 from leafwise._jit import storm as storm_module
 from leafwise._jit.callee import Callee
 from leafwise._jit.jax_errors import SECTIONS, section_for

@@ -188,7 +188,7 @@ def captures(fn: Callable[..., Any], *args: Any) -> Captures:
         return captures_of(fn, reads_of(reachable(fn), fn))
     with observing() as observer, ignore_events(), traced_afresh():
         jax.eval_shape(fn, *args)
-    return captures_of(fn, reads_of(observer.ran(), fn))
+    return captures_of(fn, reads_of(observer.runs(), fn))
 
 
 def captures_of(fn: Callable[..., Any], reads: Iterable[Read]) -> Captures:

@@ -8,7 +8,7 @@ import functools
 import itertools
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from typing import Any, Final, NamedTuple
 
@@ -31,7 +31,6 @@ from leafwise._objects.text import sha256_of
 from leafwise._statics.account import (
     SIZED,
     AccountFold,
-    CheckedBy,
     Held,
     PartNode,
     Path,
@@ -64,159 +63,168 @@ class Terms:
         self._names = names
         self._grades: dict[int, Grade] = {}
 
-    def of(self, path: Path, at: str) -> Checked:
-        """Return the expressions for the part at a path; `at` reads it, and is used once."""
+    def of(self, path: Path, code: str) -> Checked:
+        """Return the expressions for the part at a path; `code` reads it, and is used once."""
         node = self._fold.nodes[path]
-        checked = _METHODS[node.checked_by](self, node, path, at)
+        method = getattr(self, node.checked_by.name.lower())  # `exact` for `CheckedBy.EXACT`
+        checked: Checked = method(node, path, code)
         self._grades.setdefault(id(node.value), max(checked.grade, Grade.FIXED))
         return checked
 
-    def exact(self, node: PartNode, _path: Path, at: str) -> Checked:
+    def exact(self, node: PartNode, _path: Path, code: str) -> Checked:
         """Check a value that never changes, which is kept alive."""
-        return Checked([f"{at} is {self._names.of('value', node.value)}"], Grade.LIGHT)
+        return Checked([f"{code} is {self._names.of('value', node.value)}"], Grade.LIGHT)
 
-    def light(self, node: PartNode, _path: Path, at: str) -> Checked:
+    def light(self, node: PartNode, _path: Path, code: str) -> Checked:
         """Check a function, a class or a module of a package."""
-        return self._same(node.value, at, Grade.LIGHT)
+        return self._same(node.value, code, Grade.LIGHT)
 
-    def same(self, node: PartNode, _path: Path, at: str) -> Checked:
+    def same(self, node: PartNode, _path: Path, code: str) -> Checked:
         """Check an object by identity alone, as one that occurs again."""
-        return self._same(node.value, at, self._grades.get(id(node.value), Grade.FIXED))
+        return self._same(node.value, code, self._grades.get(id(node.value), Grade.FIXED))
 
-    def _parts(self, node: PartNode, path: Path, ways: Iterable[str]) -> list[Checked]:
+    def _parts(self, node: PartNode, path: Path, codes: Iterable[str]) -> list[Checked]:
         steps = [step for step, _ in node.parts]
-        return [self.of((*path, step), way) for step, way in zip(steps, ways, strict=True)]
+        return [self.of((*path, step), code) for step, code in zip(steps, codes, strict=True)]
 
-    def _same(self, value: Any, at: str, grade: Grade = Grade.FIXED) -> Checked:
+    def _size(self, code: str, size: int) -> str:
+        return f"{self._names.of('len', len)}({code}) == {size}"
+
+    def _type(self, code: str, variable: str, value: Any) -> str:
+        names = self._names
+        return f"{names.of('type', type)}({variable} := {code}) is {names.of('kind', type(value))}"
+
+    def _same(self, value: Any, code: str, grade: Grade = Grade.FIXED) -> Checked:
         """Check that a value is the same object, and has as many items."""
         names, identity, size = self._names, WeakId(value), size_of(value)
         if identity.is_weak and (grade is not Grade.LIGHT or names.is_weak):
-            return Checked([f"{names.of('ref', identity.find)}() is {at} is not None"], grade)
+            return Checked([f"{names.of('ref', identity.find)}() is {code} is not None"], grade)
         if size is None:
-            return Checked([f"{at} is {names.of('value', value)}"], grade)
-        one = names.local()
-        terms = [f"({one} := {at}) is {names.of('value', value)}"]
-        return Checked([*terms, f"{names.of('len', len)}({one}) == {size}"], grade)
+            return Checked([f"{code} is {names.of('value', value)}"], grade)
+        variable = names.local()
+        is_same = f"({variable} := {code}) is {names.of('value', value)}"
+        return Checked([is_same, self._size(variable, size)], grade)
 
-    def _with_terms(self, value: Any, at: str, one: str, terms: list[str], grade: Grade) -> Checked:
+    def _with_terms(
+        self, value: Any, code: str, variable: str, terms: list[str], grade: Grade
+    ) -> Checked:
         """Check that a value is the same object, and that the terms about its parts are true."""
         if not terms:
-            return self._same(value, at, grade)
-        itself = self._same(value, f"({one} := {at})", grade)
+            return self._same(value, code, grade)
+        itself = self._same(value, f"({variable} := {code})", grade)
         return Checked([*itself.terms, *terms], Grade.CHANGING)
 
-    def content(self, node: PartNode, path: Path, at: str) -> Checked:
+    def content(self, node: PartNode, path: Path, code: str) -> Checked:
         """Check a value by its content and its parts, as listed in the table of kinds."""
-        value, table, parts = node.value, kind_of(node.value), node.parts
-        kind, names, one = type(value), self._names, self._names.local()
-        content, count = table.content(value), len(node.keys) + len(parts)
-        terms = [f"{names.of('type', type)}({one} := {at}) is {names.of('kind', kind)}"]
-        is_tuple = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
-        is_tuple = is_tuple and tuple.__len__(value) == count
-        keys = list[Checked]()
-        if kind in _READ_BY_STEPS:  # partial(f, 1): one.func, one.args[0]
-            ways = [f"{one}{step}" for step, _ in parts]
-            for name in ("args", "keywords", "__dict__") if table.name == "partial" else ():
-                size = len(getattr(value, name))
-                terms.append(f"{names.of('len', len)}({one}.{name}) == {size}")
-        else:
-            if table.name not in SIZED or len(content) > 1:  # array("d", [1]); deque([1], 9)
-                read = names.of("content_of", table.content)
-                terms.append(f"{read}({one}) == {names.of('content', content)}")
-            items, inside = one, one
-            if not is_tuple and kind is not list:  # {"w": w}: its keys and values in a list
-                inside = names.local()
-                items = f"{inside} := {names.of('items', table.values)}({one})"
-            terms.append(f"{names.of('len', len)}({items}) == {count}")
-            ways = [f"{inside}[{place}]" for place in range(count)]
-            keys = [self._same(key, way) for key, way in zip(node.keys, ways, strict=False)]
-            ways = ways[len(keys) :]
-        checked = self._parts(node, path, ways)
-        grade = _lowest(checked) if is_tuple else Grade.CHANGING
+        variable = self._names.local()
+        is_by_steps = type(node.value) in (functools.partial, types.MethodType, BoundMethod)
+        read = self._steps_of if is_by_steps else self._items_of
+        codes, terms = read(node, variable)
+        parts = self._parts(node, path, codes)
+        grade = _lowest(parts) if _is_tuple(node) else Grade.CHANGING
         if grade is Grade.LIGHT:  # (optimizer.init, optimizer.update)
-            return self._same(value, at, grade)
-        return Checked([*terms, *_all_terms(keys), *_all_terms(checked)], grade)
+            return self._same(node.value, code, grade)
+        return Checked([self._type(code, variable, node.value), *terms, *_all(parts)], grade)
 
-    def function(self, node: PartNode, path: Path, at: str) -> Checked:
+    def _steps_of(self, node: PartNode, variable: str) -> tuple[list[str], list[str]]:
+        """Return what reads the parts of partial(f, 1), such as one.args[0], and the terms."""
+        is_partial = kind_of(node.value).name == "partial"
+        held = [(f".{name}", getattr(node.value, name)) for name in _OF_PARTIAL[: 3 * is_partial]]
+        terms = [self._size(variable + step, len(items)) for step, items in held]
+        return [f"{variable}{step}" for step, _ in node.parts], terms
+
+    def _items_of(self, node: PartNode, variable: str) -> tuple[list[str], list[str]]:
+        """Return what reads the parts of a container, such as one[0], and the terms."""
+        table, names, count = kind_of(node.value), self._names, len(node.keys) + len(node.parts)
+        content, terms = table.content(node.value), list[str]()
+        if table.name not in SIZED or len(content) > 1:  # array("d", [1]); deque([1], 9)
+            read = names.of("content_of", table.content)
+            terms.append(f"{read}({variable}) == {names.of('content', content)}")
+        items = variable
+        if not _is_tuple(node) and type(node.value) is not list:  # {"w": w}: keys and values
+            variable = names.local()
+            items = f"{variable} := {names.of('items', table.values)}({items})"
+        codes = [f"{variable}[{place}]" for place in range(count)]
+        keys = [self._same(key, code) for key, code in zip(node.keys, codes, strict=False)]
+        return codes[len(keys) :], [*terms, self._size(items, count), *_all(keys)]
+
+    def function(self, node: PartNode, path: Path, code: str) -> Checked:
         """Check a function, and of what it holds whatever the code that runs does not read."""
-        value, one, names = node.value, self._names.local(), self._names
+        value, variable, names = node.value, self._names.local(), self._names
         facts, parts = facts_of(value.__code__), node.parts
-        checked = self._parts(node, path, [f"{one}{_way(value, step)}" for step, _ in parts])
+        codes = [f"{variable}{_code_to(value, step)}" for step, _ in parts]
+        checked = self._parts(node, path, codes)
         closure = checked[len(_DEFAULTS) :]
         if registry_of(value):  # @singledispatch
-            terms = _all_terms(closure)
+            terms = _all(closure)
         elif facts.installed:  # optax.cosine_decay_schedule(0.1, 9)
             # User functions and callable objects in it run, so their reads are observed there.
             held = [item for _, item in parts[len(_DEFAULTS) :]]
-            is_read = [not callable(each) or _passes_on(each) for each in held]
-            terms = _all_terms(_changing(itertools.compress(closure, is_read)))
+            is_read = [not callable(item) or _passes_on(item) for item in held]
+            terms = _all(_changing(itertools.compress(closure, is_read)))
         else:
             # Calls pass each parameter without a default. IPython puts new code into old functions.
             own = (*_DEFAULTS, "__code__") if "IPython" in sys.modules else _DEFAULTS
             kept = {name: getattr(value, name) for name in own}
             terms = [
-                f"{one}.{name} is {names.of('value', item)}"
+                f"{variable}.{name} is {names.of('value', item)}"
                 for name, item in kept.items()
                 if item is not None
             ]
-        return self._with_terms(value, at, one, terms, max(_lowest(checked), Grade.FIXED))
+        grade = max(_lowest(checked), Grade.FIXED)
+        return self._with_terms(value, code, variable, terms, grade)
 
-    def wrapper(self, node: PartNode, path: Path, at: str) -> Checked:
+    def wrapper(self, node: PartNode, path: Path, code: str) -> Checked:
         """Check the wrapper that a package makes of a function, as `jax.jit` does."""
-        value, one, step = node.value, self._names.local(), ".__wrapped__"
-        wrapped = self.of((*path, step), f"{one}{step}")
+        value, variable, step = node.value, self._names.local(), ".__wrapped__"
+        wrapped = self.of((*path, step), f"{variable}{step}")
         # `act.defjvp(rule)` gives a function another rule.
         options = () if never_changes(type(value)) else node.parts[1:]
-        rules = [(way, rule) for way, rule in options if is_a(rule, types.FunctionType)]
-        checked = [self._same(rule, f"{one}{way}") for way, rule in rules]
-        terms = _all_terms([*_changing([wrapped]), *checked])
-        return self._with_terms(value, at, one, terms, Grade.FIXED)
+        rules = [(step, rule) for step, rule in options if is_a(rule, types.FunctionType)]
+        checked = [self._same(rule, f"{variable}{step}") for step, rule in rules]
+        terms = _all([*_changing([wrapped]), *checked])
+        return self._with_terms(value, code, variable, terms, Grade.FIXED)
 
-    def namespace(self, node: PartNode, path: Path, at: str) -> Checked:
+    def namespace(self, node: PartNode, path: Path, code: str) -> Checked:
         """Check a user's class or module, and the members that the code names."""
-        value, words, one = node.value, self._fold.words, self._names.local()
-        ways = [f"{one}.__dict__[{str(step)[1:]!r}]" for step, _ in node.parts]
-        terms = _all_terms(self._parts(node, path, ways))
+        value, words, variable = node.value, self._fold.words, self._names.local()
+        codes = [f"{variable}.__dict__[{str(step)[1:]!r}]" for step, _ in node.parts]
+        terms = _all(self._parts(node, path, codes))
         if is_a(value, types.ModuleType) and not words.isdisjoint({"getattr", "hasattr"}):
             # A setting that is not there yet: getattr(settings, "debug", False).
-            terms.append(f"{self._names.of('len', len)}({one}.__dict__) == {len(vars(value))}")
-        return self._with_terms(value, at, one, terms, Grade.LIGHT)
+            terms.append(self._size(f"{variable}.__dict__", len(vars(value))))
+        return self._with_terms(value, code, variable, terms, Grade.LIGHT)
 
-    def object(self, node: PartNode, path: Path, at: str) -> Checked:
+    def object(self, node: PartNode, path: Path, code: str) -> Checked:
         """Check an object by its class and attributes."""
-        value, names, one = node.value, self._names, self._names.local()
+        value, names, variable = node.value, self._names, self._names.local()
         kind: Any = type(value)
         own, is_kept, inside = dict_of(value), keeps_in_dict(kind), names.local()
         held = [str(step)[1:] for step, _ in node.parts]
-        ways = [f"{inside}[{name!r}]" if name in own else f"{one}.{name}" for name in held]
-        checked = self._parts(node, path, ways)
+        codes = [f"{inside}[{name!r}]" if name in own else f"{variable}.{name}" for name in held]
+        checked = self._parts(node, path, codes)
         grade = _lowest(checked) if never_changes(kind) else Grade.CHANGING
         is_light = grade is Grade.LIGHT and not names.is_weak
         if is_light or (grade is not Grade.CHANGING and WeakId(value).is_weak):
-            return self._same(value, at, grade)  # a frozen dataclass
+            return self._same(value, code, grade)  # a frozen dataclass
         is_hidden = in_class(kind, "__dict__") is not MISSING and not is_kept
         if is_hidden or not all(name in own or is_plain(value, name) for name in held):
-            return self._same(value, at)  # with properties instead of attributes
-        terms = [f"{names.of('type', type)}({one} := {at}) is {names.of('kind', kind)}"]
+            return self._same(value, code)  # with properties instead of attributes
+        terms = [self._type(code, variable, value)]
         if is_kept:
             read = names.of("items", in_class(kind, "__dict__").__get__)
-            terms.append(f"{names.of('len', len)}({inside} := {read}({one})) == {len(own)}")
-        return Checked([*terms, *_all_terms(checked)], grade)
+            terms.append(self._size(f"{inside} := {read}({variable})", len(own)))
+        return Checked([*terms, *_all(checked)], grade)
 
 
-_METHODS: Final[Mapping[CheckedBy, Callable[[Terms, PartNode, Path, str], Checked]]] = {
-    CheckedBy.EXACT: Terms.exact,
-    CheckedBy.LIGHT: Terms.light,
-    CheckedBy.SAME: Terms.same,
-    CheckedBy.CONTENT: Terms.content,
-    CheckedBy.FUNCTION: Terms.function,
-    CheckedBy.WRAPPER: Terms.wrapper,
-    CheckedBy.NAMESPACE: Terms.namespace,
-    CheckedBy.OBJECT: Terms.object,
-}
+def _is_tuple(node: PartNode) -> bool:
+    """Return whether the parts are those of a tuple, also of a named one: ``Point(1, 2)``."""
+    kind = type(node.value)
+    is_read_so = issubclass(kind, tuple) and kind.__getitem__ is tuple.__getitem__
+    return is_read_so and tuple.__len__(node.value) == len(node.parts)
 
 
-def _way(function: types.FunctionType, step: Step) -> str:
+def _code_to(function: types.FunctionType, step: Step) -> str:
     """Return the expression that leads from a function to what it holds."""
     if not isinstance(step, Held) or not step.variable:
         return str(step)
@@ -233,7 +241,7 @@ def _changing(parts: Iterable[Checked]) -> list[Checked]:
     return [part for part in parts if part.grade is Grade.CHANGING]
 
 
-def _all_terms(parts: Iterable[Checked]) -> list[str]:
+def _all(parts: Iterable[Checked]) -> list[str]:
     return [term for part in parts for term in part.terms]
 
 
@@ -245,7 +253,7 @@ def _passes_on(value: Any) -> bool:
 
 
 _DEFAULTS: Final = ("__defaults__", "__kwdefaults__")
-_READ_BY_STEPS: Final = (functools.partial, types.MethodType, BoundMethod)
+_OF_PARTIAL: Final = ("args", "keywords", "__dict__")
 
 
 def check_function(

@@ -87,7 +87,7 @@ def _function_of(frame: types.FrameType) -> types.FunctionType | None:
 
 
 class Observer:
-    """Keeps the frames of user functions that start, until `ran` is called."""
+    """Keeps the frames of user functions that start."""
 
     def __init__(self, around: "tuple[Observer, ...]" = ()) -> None:
         self.around = around  # the observers of the unfinished traces around this one
@@ -98,7 +98,7 @@ class Observer:
         code, seen = frame.f_code, frame.f_locals
         if len(self._frames) >= _MOST_RUNS or code.co_name == "<module>":
             return
-        if jax.config.jax_check_tracer_leaks:  # a kept frame would be one
+        if jax.config.jax_check_tracer_leaks:  # which reports a frame that we keep as a leak
             return
         args = {name: seen[name] for name in parameters(code) if name in seen}
         # The same code in two modules is equal, and its globals are not. A tracer is not a
@@ -124,12 +124,8 @@ class Observer:
         runs = [run for same in self._runs.values() for _, run in same.all() if run.code is code]
         return {source_of(code)}.union(*(run.inside for run in runs))
 
-    def ran(self) -> list[Run]:
-        """Return the runs once all have ended, and release their frames."""
-        found, self._runs, self._frames = self.so_far(), {}, {}
-        return found
-
-    def so_far(self) -> list[Run]:
+    def runs(self) -> list[Run]:
+        """Return the runs so far; the functions of those that have ended are known."""
         runs = [pair for same in self._runs.values() for pair in same.all()]
         return [run._replace(function=_function_of(frame)) for frame, run in runs]
 
@@ -164,7 +160,7 @@ def observing() -> Generator[Observer, None, None]:
 
 
 @functools.lru_cache(maxsize=4096)  # a profile function asks at each call
-def _is_watched(file: str) -> bool:
+def is_watched(file: str) -> bool:
     own = __file__.rpartition("_captures")[0]
     return is_users_file(file) and not file.startswith(own)
 
@@ -209,11 +205,11 @@ _SWITCH: Final = _Switch()
 
 
 def _on_start(code: types.CodeType, _: int) -> Any:
-    if not _is_watched(code.co_filename):
+    if not is_watched(code.co_filename):
         return _MONITORING.DISABLE
     own = inspect.currentframe()
     frame = own and own.f_back
-    del own  # it would hold itself
+    del own  # avoid a reference cycle through the frame
     if frame is not None:
         for each in _HERE.observers:
             each.started(frame)
@@ -229,7 +225,7 @@ def _profile() -> Callable[[], None]:
         return lambda: None
 
     def profile(frame: types.FrameType, event: str, given: Any) -> None:
-        if event == "call" and _is_watched(frame.f_code.co_filename):
+        if event == "call" and is_watched(frame.f_code.co_filename):
             for each in _HERE.observers:
                 each.started(frame)
         if before is not None:

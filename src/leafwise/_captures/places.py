@@ -10,9 +10,9 @@ import itertools
 import types
 import weakref
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from jax.core import Tracer
 
@@ -48,6 +48,21 @@ class BoundIn(StrEnum):
     IMPORT = "import"  # a module that the code of the function imports
 
 
+class RootKey(NamedTuple):
+    """The variable, or the object, where a place starts: equal for places that start there."""
+
+    holder: BoundIn | None  # None for an object, wherever it is bound
+    id: int  # of the owner or the cell, which lives as long as the place is read
+    variable: str | int = ""
+
+
+class PlaceKey(NamedTuple):
+    """A key that identifies a place, whichever function reads it."""
+
+    root: RootKey
+    steps: tuple[str | Item, ...]
+
+
 @dataclasses.dataclass(frozen=True, eq=False, slots=True)
 class Place:
     """A variable outside a function's arguments, and the steps from there to a value.
@@ -59,7 +74,7 @@ class Place:
     owner: Callable[[], Any]
     """Returns the owner of the variable: globals, function, partial or object; None once dead."""
     variable: str | int  # the name of the variable, or the position of an argument of a partial
-    root: tuple[Any, ...]  # equal for places that start at the same variable
+    root: RootKey
     name: str  # the whole path, as the code spells it
     steps: tuple[str | Item, ...] = ()
     is_member: bool = False
@@ -68,9 +83,13 @@ class Place:
     """Whether it keeps its owner alive, an object without a weak reference."""
 
     @property
-    def key(self) -> tuple[Any, ...]:
-        """A key that identifies the place, whichever function reads it."""
-        return (*self.root, self.steps)
+    def key(self) -> PlaceKey:
+        return PlaceKey(self.root, self.steps)
+
+    def behind(self, places: Mapping[RootKey, "Place"]) -> "Place":
+        """Return the place by its path from another one, if `places` has one for its root."""
+        start = places.get(self.root)
+        return self if start is None else start.then(*self.steps)
 
     def then(self, *steps: str | Item) -> "Place":
         text = [f"[{shorten(each.key, 200)}]" if is_a(each, Item) else f".{each}" for each in steps]
@@ -118,12 +137,12 @@ class Place:
 
 def place_of(holder: BoundIn, owner: Any, variable: str | int, name: str = "") -> Place:
     """Return the place of a variable, without keeping its owner alive."""
-    key: tuple[Any, ...] = holder, id(owner), variable
+    root = RootKey(holder, id(owner), variable)
     if holder is BoundIn.CLOSURE:
-        key = holder, id(cell_of(owner, str(variable)))
-    is_kept = holder in (BoundIn.GLOBAL, BoundIn.IMPORT)
+        root = RootKey(holder, id(cell_of(owner, str(variable))))
+    is_kept = holder is BoundIn.GLOBAL or holder is BoundIn.IMPORT
     find = (lambda: owner) if is_kept else weakref.ref(owner)
-    return Place(holder, find, variable, key, name or str(variable))
+    return Place(holder, find, variable, root, name or str(variable))
 
 
 def cell_of(function: Any, name: str) -> types.CellType:
@@ -149,7 +168,7 @@ def partial_place(partial: Any, name: str | int) -> Place:
 
 def object_place(name: str, value: Any) -> Place | None:
     """Return the place of an object passed to a function; None for a tuple and the like."""
-    root = "object", id(value)
+    root = RootKey(None, id(value))
     try:
         return Place(BoundIn.ATTRIBUTE, weakref.ref(value), name, root, name)
     except TypeError:  # `@dataclass(slots=True)`: kept alive, so that its id stays its own
@@ -191,8 +210,8 @@ def step_into(value: Any, step: str | Item) -> Member:
 class Names:
     """The variables of generated code: user variables that it reads, and values of its own.
 
-    Its own names end with a number. Where it must keep nothing alive (`is_weak`), it does not read
-    user variables directly.
+    Its own names end with a number. Where it must keep nothing alive (`is_weak`), it reads no user
+    variables directly, except globals.
     """
 
     def __init__(self, space: dict[str, Any] | None = None, *, is_weak: bool = False) -> None:
@@ -221,7 +240,8 @@ class Names:
     def expression(self, place: Place, value: Any, terms: list[str]) -> str:
         """Return an expression that reads a place, valid while the terms that it adds are true."""
         at, first = place.start(), len(terms)
-        text = "" if self.is_weak or at is DEAD else self._variable(place)
+        is_kept = not self.is_weak or place.holder is BoundIn.GLOBAL  # whose names live on
+        text = self._variable(place) if is_kept and at is not DEAD else ""
         for step in place.steps if text else ():
             text, at = self._next(text, at, step, terms)
             if not text:
@@ -250,13 +270,9 @@ class Names:
                     return f"{found}.__kwdefaults__[{variable!r}]"
                 at = code.co_varnames.index(variable) - code.co_argcount
                 return f"{found}.__defaults__[{at}]"
-            case BoundIn.PARTIAL:
-                _, args, keywords = of_partial(owner)
-                held = keywords if isinstance(variable, str) else args
-                return f"{self.of('held', held)}[{variable!r}]"
             case BoundIn.ATTRIBUTE:
                 return f"{self.of('ref', place.owner)}()"
-            case _:
+            case _:  # partial(f, 1)
                 return ""
 
     def _next(self, text: str, at: Any, step: str | Item, terms: list[str]) -> tuple[str, Any]:

@@ -9,19 +9,21 @@ import functools
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
 from leafwise._captures.check import Terms, check_function
-from leafwise._captures.observe import Run, holds_tracers
+from leafwise._captures.observe import Run, Source, holds_tracers, source_of
 from leafwise._captures.places import (
     DEAD,
     BoundIn,
     Names,
     Place,
+    PlaceKey,
+    RootKey,
     class_place,
     defaults_of,
     object_place,
@@ -64,6 +66,8 @@ from leafwise._statics.account import (
     Path,
 )
 
+K = TypeVar("K")
+
 _Arguments: TypeAlias = dict[tuple[Any, str], Place]
 """The places of the arguments that a partial binds, by function and parameter."""
 
@@ -98,43 +102,44 @@ class Read:
 def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
     """Return the places that `runs` read from outside, and those bound in `root`, each once.
 
-    A place behind an object or a variable that ends with the trace is reached by another path.
+    Locals that die with the trace are replaced by a path from something that outlives it.
     """
-    every = [(run, *_receiver(run)) for run in runs]
-    words = names_in(run for run, _, _ in every)
-    receivers = {id(receiver) for _, receiver, method in every if method is not None}
-    named = _cells([run for run, _, _ in every])
-    cells = frozenset(named)
+    methods = [(run, *_receiver(run)) for run in runs]
+    receivers = {id(receiver) for _, receiver, method in methods if method is not None}
+    cells = _cells([run for run, _, _ in methods])
     reads, arguments = _around(root)
     known: set[Any] = set()
-    for run, _, method in every:
+    for run, _, method in methods:
         if method is not None:
             reads.append(Read(method, run.code, run.code.co_firstlineno))
         for chain in run.chains(run.code):
             is_read = (run.function, id(run.code)) in known and chain.root is not Root.LOCAL
             start = None if is_read else _start(run, chain, arguments)
-            if start is not None and chain.root is Root.CELL and start.root not in cells:
+            if start is None or _is_package(start):
+                continue
+            if chain.root is Root.CELL and start.root not in cells:
                 # A variable of the enclosing function ends with the trace; its value may not.
                 start = object_place(chain.name, start.read())
             reads += [] if start is None else _follow(start, chain, run.code)
         known.add((run.function, id(run.code)))
-    found: dict[Any, Read] = {}
-    readers: dict[Any, list[types.CodeType]] = {}
-    for each in reads:
-        place, holder = each.place, named.get(each.place.root)
-        place = place if holder is None else holder.then(*place.steps)
-        readers.setdefault(place.key, []).extend([each.code] if each.code else [])
+    lasting = dict(cells)
+    for capture in reads if receivers else ():
+        place = capture.place.behind(lasting)
         value = place.read()
-        if place.key in found or _is_import(place, value):
-            continue
-        is_receiver = id(value) in receivers
-        if is_receiver and place.steps[-1:] != ("__class__",):  # a class has a place of its own
-            named.setdefault(("object", id(value)), place)
-        found[place.key] = Read(
-            *(place, each.code, each.line, each.itself or is_receiver, each.is_fixed, words),
-            readers[place.key],
-        )
-    return list(found.values())
+        if id(value) in receivers and place.steps[-1:] != ("__class__",):  # it has its own place
+            lasting.setdefault(RootKey(None, id(value)), place)
+    words = names_in(run for run, _, _ in methods)
+    by_place: dict[PlaceKey, Read] = {}
+    readers: dict[PlaceKey, list[types.CodeType]] = {}
+    for capture in reads:
+        place, code = capture.place.behind(lasting), capture.code
+        key, value = place.key, place.read()
+        readers.setdefault(key, []).extend([code] if code else [])
+        if key not in by_place and not _is_import(place, value):
+            itself = capture.itself or id(value) in receivers
+            facts = code, capture.line, itself, capture.is_fixed, words, readers[key]
+            by_place[key] = Read(place, *facts)
+    return list(by_place.values())
 
 
 def names_in(runs: Iterable[Run]) -> frozenset[str]:
@@ -144,11 +149,11 @@ def names_in(runs: Iterable[Run]) -> frozenset[str]:
     return frozenset(texts).union(*(code.co_names for code in codes))
 
 
-def _cells(runs: list[Run]) -> dict[Any, Place]:
+def _cells(runs: list[Run]) -> dict[RootKey, Place]:
     """Return the places of closure variables of functions that no other run created."""
     made = {const for run in runs for const in run.code.co_consts if is_a(const, types.CodeType)}
     outermost = [run.function for run in runs if run.function and run.code not in made]
-    found: dict[Any, Place] = {}
+    found: dict[RootKey, Place] = {}
     for function in outermost:
         for name in function.__code__.co_freevars:
             place = place_of(BoundIn.CLOSURE, function, name)
@@ -212,7 +217,7 @@ def _receiver(run: Run) -> tuple[Any, Place | None]:
     """Return the receiver of a method that ran, and the method's place; None for a function."""
     first, function = next(iter(run.given.values()), None), run.function
     cls = first if is_a(first, type) else type(first)
-    for base in cls.__mro__ if function is not None else ():
+    for base in cls.__mro__ if function is not None and not is_a(first, Tracer) else ():
         for name, raw in {} if is_installed_module(module_of(base)) else vars(base).items():
             # A private name is mangled: it begins with the class name.
             is_named = name.endswith(run.code.co_name)
@@ -241,9 +246,10 @@ def _around(root: Any) -> tuple[list[Read], _Arguments]:
             else:
                 found.append(Read(place))
         root = func
-    itself = object_place("self", root)
-    if itself is not None and is_installed_module(module_of(type(root))) and is_tree(root):
-        found += [] if is_a(root, BoundMethod) else [Read(itself)]  # an equinox module
+    is_own = is_a(root, BoundMethod | types.FunctionType)
+    if not is_own and is_installed_module(module_of(type(root))) and is_tree(root):
+        itself = object_place("self", root)  # an equinox module
+        found += [] if itself is None else [Read(itself)]
     return found, arguments
 
 
@@ -307,13 +313,15 @@ _CONTAINERS: Final = (list, dict, set, bytearray)
 _NEVER: Final = (int, float, complex, str, bytes, type(None), jax.Array, np.generic)
 
 
+def _is_package(start: Place) -> bool:
+    """Return whether a place is a package's module, or a lazy import, which nothing has read."""
+    module = start.start()
+    is_installed = is_a(module, types.ModuleType) and is_installed_module(module.__name__)
+    return is_installed or is_a(module, LAZY_IMPORT)
+
+
 def _is_import(place: Place, value: Any) -> bool:
     """Return whether an import statement bound a name, which is then assumed to stay."""
-    start = place.start()
-    if is_a(start, LAZY_IMPORT):  # which no code has read so far
-        return True
-    if is_a(start, types.ModuleType) and is_installed_module(start.__name__):
-        return True
     name = place.name.rpartition(".")[2]
     is_named = place.holder is BoundIn.GLOBAL and read(value, "__name__", None) == name
     return is_named and callable(value) and is_of_package(value)
@@ -324,8 +332,12 @@ class Traced:
     """A value as a trace saw it: equal if indistinguishable. It keeps nothing alive."""
 
     account: Account
-    text: str = dataclasses.field(compare=False)
-    """The value, for messages."""
+    described: str = dataclasses.field(compare=False)
+    """The value as text; empty for one that never changes, which the account holds."""
+
+    @property
+    def text(self) -> str:
+        return self.described or describe_value(self.account[()].shown)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -344,56 +356,113 @@ class Captured(Traced):
 class Current:
     """The current values of places, by key, without those whose owner was garbage-collected."""
 
-    def __init__(self, reads: Iterable[Read], *, is_weak: bool = False) -> None:
+    def __init__(self, reads: Iterable[Read]) -> None:
         found = [(read, DEAD if read.is_fixed else read.place.read()) for read in reads]
         spaces = [read.place.owner() for read, _ in found if read.place.holder is BoundIn.GLOBAL]
-        self._names = Names(*spaces[: not is_weak], is_weak=is_weak)
-        self._folds: dict[Any, AccountFold] = {}
+        self._space = spaces[:1]
+        self._folds: dict[PlaceKey, AccountFold] = {}
         self.places = {read.place.key for read, _ in found}
-        self.captured: dict[Any, Captured] = {}
-        self.values: dict[Any, Any] = {}
+        self.captured: dict[PlaceKey, Captured] = {}
+        self.values: dict[PlaceKey, Any] = {}
         for each, value in found:
             if value is not DEAD:
                 self._add(each, value)
 
     def _add(self, read: Read, value: Any) -> None:
         place, code, key = read.place, read.code, read.place.key
-        text = "nothing" if value is MISSING else describe_value(value)  # a mock keeps its calls
         is_variable = place.holder is BoundIn.CLOSURE and not place.steps and code is not None
         is_rebound = is_variable and place.variable in facts_of(code).rebinds
         fold = AccountFold(read.words).add(int_as_float(value) if is_rebound else value, ())
         is_around = read.itself or (callable(value) and not is_a(value, type))
-        self.captured[key] = Captured(fold.account(), text, read, is_around)
+        account, text = fold.account(), ""
+        if account[()].shown is not value:  # it may change; and a mock keeps its calls
+            text = "nothing" if value is MISSING else describe_value(value)
+        self.captured[key] = Captured(account, text, read, is_around)
         self.values[key], self._folds[key] = value, fold
 
-    def _terms(self, key: Any) -> list[str]:
+    def _terms(self, key: PlaceKey, names: Names) -> list[str]:
         """Return expressions that are all true while a capture is unchanged."""
         read, value, fold = self.captured[key].read, self.values[key], self._folds[key]
-        terms: list[str] = []
-        at = self._names.expression(read.place, value, terms)
-        kind = type(value)
+        terms, kind = list[str](), type(value)
+        code = names.expression(read.place, value, terms)
         if read.itself and (is_plain_object(kind) or never_changes(kind)):
             # What its methods read is a capture of its own.
             fold.nodes[()] = PartNode(value, CheckedBy.SAME)
-        return [*terms, *Terms(fold, self._names).of((), at).terms]
+        return [*terms, *Terms(fold, names).of((), code).terms]
 
     def check(
         self,
         call: Callable[..., Any],
         otherwise: Callable[..., Any],
-        keys: Iterable[Any] | None = None,
+        keys: Iterable[PlaceKey] | None = None,
+        *,
+        is_weak: bool = False,
     ) -> Callable[..., Any]:
         """Return a function that calls `call` if these captures are unchanged, else `otherwise`."""
+        names = Names(*self._space[: not is_weak], is_weak=is_weak)
         chosen = self._folds.keys() if keys is None else self._folds.keys() & {*keys}
-        terms = [term for key in self._folds if key in chosen for term in self._terms(key)]
-        return check_function(self._names, terms, call, otherwise)
+        terms = [term for key in self._folds if key in chosen for term in self._terms(key, names)]
+        return check_function(names, terms, call, otherwise)
 
 
-@or_default(dict[Any, Captured]())  # the user's own code
-def captured_places(fn: Callable[..., Any]) -> dict[Any, Captured]:
+class Observation:
+    """The reads of the functions in a trace, with the values at its end.
+
+    Without a number, what JAX reused from earlier traces was read with the values of those.
+    """
+
+    def __init__(
+        self, runs: list[Run], root: Callable[..., Any], reused: list[Captured], number: int | None
+    ) -> None:
+        own = {read.place.key: read for read in reads_of(runs, root)}
+        earlier = {key: was for was in reused if (key := was.read.place.key) not in own}
+        self.reused = frozenset(earlier)
+        self.reads = own | {key: was.read for key, was in earlier.items()}
+        # Until the trace is noted; the rest keeps only what has no weak reference alive.
+        self.current: Current | None = Current(self.reads.values())
+        self.captured = self.current.captured
+        if number is None:
+            self.captured |= {key: earlier[key] for key in earlier.keys() & self.captured.keys()}
+        self.words = frozenset[str]().union(*(read.words for read in self.reads.values()))
+        self._check = self.current.check(*_YES_OR_NO, is_weak=True)
+        # By id, as the codes of two modules may be equal. The reads keep those that matter alive.
+        self._around: dict[int, set[Source]] = {}
+        codes = [(code, ()) for read in self.reads.values() for code in read.readers]
+        for code, inside in (*codes, *((run.code, run.inside) for run in runs)):
+            self._around.setdefault(id(code), {source_of(code)}).update(inside)
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether it keeps an object alive that may be large."""
+        tokens = [token for was in self.captured.values() for token in was.account.values()]
+        owners = [read.place.keeps_owner for read in self.reads.values()]
+        return any(owners) or any(token.keeps_alive for token in tokens)
+
+    def read_in(self, source: Source) -> list[Captured]:
+        """Return the captures of the functions at `source` in this trace, and of code inside them.
+
+        Receivers of methods, which every function reads, are included.
+        """
+        inside = {code for code, around in self._around.items() if source in around}
+        captured = [(was, was.read) for was in self.captured.values() if inside]
+        return [was for was, read in captured if read.itself or inside & {*map(id, read.readers)}]
+
+    def is_unchanged(self) -> bool:
+        if self._check():
+            return True
+        current = Current(self.reads.values())
+        self._check = current.check(*_YES_OR_NO, is_weak=True)  # without dead owners
+        return not changed(self.captured, current.captured)
+
+
+_YES_OR_NO: Final = (lambda: True), (lambda: False)
+
+
+@or_default(dict[PlaceKey, Captured]())  # the user's own code
+def captured_places(fn: Callable[..., Any]) -> dict[PlaceKey, Captured]:
     """Return the captures of a function, found by the names in its code, by place."""
     runs = reachable(fn) or ([alone(fn)] if type(fn) is types.FunctionType else [])
-    return Current(reads_of(runs, fn), is_weak=True).captured
+    return Current(reads_of(runs, fn)).captured
 
 
 def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
@@ -402,7 +471,7 @@ def captured_by(fn: Callable[..., Any]) -> dict[Any, Captured]:
     return {(each.read.reader, each.name, each.read.place.holder): each for each in found}
 
 
-def changed(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Any]:
+def changed(old: dict[K, Captured], new: dict[K, Captured]) -> list[K]:
     """Return the keys of the captures that both have, and that differ."""
     return [key for key, each in new.items() if key in old and old[key] != each]
 
@@ -442,7 +511,7 @@ def format_change(was: Traced, now: Traced) -> tuple[str, str]:
     return f"{was.text} with `{way}` {before}", f"{now.text} with `{way}` {after}"
 
 
-def describe_changes(old: dict[Any, Captured], new: dict[Any, Captured]) -> list[Change]:
+def describe_changes(old: dict[K, Captured], new: dict[K, Captured]) -> list[Change]:
     """Return the captures that differ between two functions of the same code, four at most."""
     changes: dict[str, Change] = {}
     for key in sorted(changed(old, new), key=lambda key: new[key].is_around):
@@ -459,7 +528,7 @@ def describe_changes(old: dict[Any, Captured], new: dict[Any, Captured]) -> list
             changes.setdefault(name, Change(name, *_if_short(before, after), holder=now.name))
         if not held and not changes:
             changes[now.name] = Change(now.name, is_function=True)
-    # A part of another capture is a capture of its own, too: the last one says most.
+    # `model` and `model.w` are both captures: report the most specific, which comes last.
     return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:4]
 
 

@@ -5,6 +5,7 @@
 
 import dataclasses
 import inspect
+import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
@@ -292,13 +293,17 @@ def labels_of(
     fun: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> Mapping[str, str]:
     """Return the names of a function's parameters, by the paths of the arguments."""
-    try:
-        parameters = inspect.signature(fun).parameters.values()
-    except (TypeError, ValueError):  # some builtins have no signature, or it is not callable
-        return _NO_LABELS
-    kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-    positional = [each.name for each in parameters if each.kind in kinds]
-    rest = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
+    positional: Sequence[str]
+    if type(fun) is types.FunctionType and not vars(fun) and len(args) <= fun.__code__.co_argcount:
+        positional, rest = fun.__code__.co_varnames, list[str]()  # faster than its signature
+    else:
+        try:
+            parameters = inspect.signature(fun).parameters.values()
+        except (TypeError, ValueError):  # some builtins have no signature, or it is not callable
+            return _NO_LABELS
+        kinds = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
+        positional = [each.name for each in parameters if each.kind in kinds]
+        rest = [each.name for each in parameters if each.kind is inspect.Parameter.VAR_POSITIONAL]
     labels = {f"kwargs[{name!r}]": name for name in kwargs}
     labels.update((f"args[{place}]", name) for place, name in enumerate(positional[: len(args)]))
     for place in range(len(positional), len(args) if rest else 0):

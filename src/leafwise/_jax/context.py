@@ -9,9 +9,8 @@ https://docs.jax.dev/en/latest/_autosummary/jax.make_user_context.html
 
 import contextlib
 import itertools
-import operator
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import jax
 
@@ -35,8 +34,7 @@ def install_trace_context() -> None:
     with _LOCK:
         if _number is None:
             place = len(_trace_context())
-            make: Any = jax.make_user_context  # which is not annotated
-            _number = make()
+            _number = cast("Any", jax.make_user_context)()  # untyped in JAX 0.12
             _place = place if len(_trace_context()) > place else None
 
 
@@ -45,7 +43,7 @@ def new_number() -> int:
 
 
 def with_number(number: int | None) -> AbstractContextManager[None]:
-    """Return a block in which traces depend on a number; None acts as outside any block."""
+    """Make traces in a block depend on a number; None restores the state outside all blocks."""
     install_trace_context()
     block: AbstractContextManager[None] = _number(number)
     return block
@@ -97,7 +95,7 @@ def trace_config() -> Config:
     public = [getattr(jax.config, name, None) for name in _PUBLIC_CONFIG]
     values = *public, None if mesh is None or mesh.empty else mesh, *context
     known, config = _latest
-    if len(known) != len(values) or not all(map(operator.is_, known, values)):
+    if known != values:  # as JAX compares its keys
         named = zip((*_PUBLIC_CONFIG, "mesh"), values, strict=False)
         config = *named, *_named_context(context)
         _latest = values, config
@@ -116,7 +114,7 @@ def _trace_context() -> list[Any]:
 
 
 def _without_number(values: list[Any]) -> list[Any]:
-    return [each for place, each in enumerate(values) if place != _place]
+    return values if _place is None else values[:_place] + values[_place + 1 :]
 
 
 def _named_context(values: list[Any]) -> Config:

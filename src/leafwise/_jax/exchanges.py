@@ -48,7 +48,7 @@ def _noting(original: Callable[..., None], note: Note) -> Callable[..., None]:
             ANSWERS[Internal.EXCHANGES] = False
             return
         if str(getattr(functions[0], "__qualname__", "")).startswith("_fori_"):
-            # Its counters come first.
+            # JAX's carry of a fori_loop is (i, upper, value).
             note("fori_loop", [], lambda: before.unflatten()[-1], lambda: after.unflatten()[-1])
         else:
             note(operation.removesuffix(" body"), functions[:-2], *makers)

@@ -120,7 +120,7 @@ _Locals: TypeAlias = Mapping[str, Any]
 
 
 def _tangents(treedef: Any, avals: Any) -> Any:
-    struct: Any = jax.ShapeDtypeStruct  # which is not annotated
+    struct: Any = jax.ShapeDtypeStruct  # untyped in JAX 0.12
     shapes = [
         struct(aval.shape, aval.dtype, weak_type=aval.weak_type)
         if jax.numpy.issubdtype(aval.dtype, jax.numpy.inexact)

@@ -20,7 +20,6 @@ from leafwise._jax.exchanges import MakeTree
 from leafwise._jax.frames import exclude_file
 from leafwise._jit.blocks import StaleCapture
 from leafwise._jit.programs import ProgramEntry, ProgramLog
-from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.describe import describe_value
 from leafwise._objects.locks import new_lock
 from leafwise._objects.source.call_site import Site, site_of
@@ -124,8 +123,9 @@ class AuditedCalls:
 _READS_ANY: Final = frozenset({"getattr", "vars", "__dict__", "asdict", "astuple", "fields"})
 
 
-def note_statics(program: ProgramEntry, observation: Observation | None) -> None:
+def note_statics(program: ProgramEntry) -> None:
     """Keep the statics of a program after its trace: of objects, the parts that it may read."""
+    observation = program.observation
     words = frozenset[str]() if observation is None else observation.words
     words = frozenset() if observation is None or words & _READS_ANY else words | {""}
     if program.signature is not None:

@@ -120,7 +120,7 @@ def current_block() -> CaptureChecks | None:
 
 
 def follow_blocks(follower: Any) -> None:
-    """Call `follower.block_changed()` when a block begins or ends, while the follower lives."""
+    """Call `follower.reset()` when a block begins or ends, while the follower lives."""
     with _LOCK:
         _FOLLOWERS.add(follower)
 
@@ -133,7 +133,7 @@ def switch_block(block: CaptureChecks, *, is_on: bool) -> None:
         _blocks = (*others, block) if is_on else others
         followers = list(_FOLLOWERS)
     for each in followers:
-        each.block_changed()
+        each.reset()
 
 
 ProgramChange: TypeAlias = tuple[str, str, str]

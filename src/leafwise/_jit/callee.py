@@ -1,6 +1,5 @@
 """The user's function and arguments, behind those that JAX sees."""
 
-import contextlib
 import dataclasses
 import functools
 import inspect
@@ -76,12 +75,12 @@ class Callee:
     sharded: bool = False  # with shardings, which the arguments have to fit
     marked: StaticParameters | None = None  # JAX sees keys instead of their values
     timeout: float | None = None  # seconds that processes wait to compare it
-    observed: bool = True  # whether the reads of its traces are needed
+    has_states: bool = True  # whether it is traced again where a capture has changed
 
     @property
     def options(self) -> tuple[Any, ...]:
         where = self.statics, self.placed, self.sharded
-        return *where, self.marked, self.timeout, self.observed
+        return *where, self.marked, self.timeout, self.has_states
 
     @property
     def fun(self) -> Callable[..., Any]:
@@ -89,11 +88,6 @@ class Callee:
         if fun is None:
             raise ReferenceError(f"the function {self.name} no longer exists")
         return fun
-
-    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-        """Raise the error that Python raises for arguments that the function does not accept."""
-        with contextlib.suppress(ValueError):  # a builtin may have no signature
-            inspect.signature(self.fun).bind(*args, **kwargs)
 
     def with_values(
         self, args: Sequence[Any], kwargs: Mapping[str, Any]

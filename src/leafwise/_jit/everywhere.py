@@ -27,8 +27,8 @@ from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import LOCK
 from leafwise._jax.processes import Processes, announce, count_of_exchanges, leave, processes
 from leafwise._jax.stack import current_work, shows_work
+from leafwise._jit.checked_calls import trace_afresh
 from leafwise._jit.programs import ProgramEntry, ProgramLog
-from leafwise._jit.trace_numbers import trace_afresh
 from leafwise._objects.source.code import names_of
 from leafwise._processes.agreement import (
     Question,

@@ -11,20 +11,18 @@ from typing import Any, Concatenate, Final, ParamSpec, Protocol, Self, TypeVar, 
 import jax
 
 from leafwise._captures.captures import Captures, captures, captures_of
-from leafwise._captures.observe import observing
 from leafwise._compare.signature import Signature
 from leafwise._findings.reasons import Explanation, Outcome
 from leafwise._jax.compat import JIT, dispatch_entries
 from leafwise._jax.context import current_number, install_trace_context, is_traced_afresh
 from leafwise._jax.frames import exclude_file
-from leafwise._jax.stack import functions_inside, running_calls
+from leafwise._jax.stack import running_calls
 from leafwise._jit.blocks import StaleAction, StaleCapture, StaleOption, checked_action
 from leafwise._jit.callee import Callee, jitted_name, static_arguments, static_parameters
+from leafwise._jit.checked_calls import Guard, explain_by_captures, observed
 from leafwise._jit.everywhere import checked_timeout, compare_inputs, lowering, tracing
 from leafwise._jit.programs import Program, ProgramEntry, ProgramLog
 from leafwise._jit.recorder import body_ran, listen_for_logs
-from leafwise._jit.staleness import Guard, explain_by_captures, has_states, is_checked, observe
-from leafwise._jit.trace_numbers import captures_before, numbered
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.locks import new_lock
 from leafwise._objects.methods import BoundMethod, JittedFunction
@@ -127,16 +125,6 @@ class JitFunction(Protocol[P, R_co]):
         ...
 
 
-# What a call of `step = lw.jit(f)` runs, which is stored in `step.__call__`:
-#
-#     the first call        Guard.first_call adds notes to errors
-#         and its trace     TracedBody.__call__ runs f, and observes what that reads;
-#                           Guard.traced puts the check of this in step.__call__
-#     a later call          the check, and then what `jax.jit` made
-#         with a change     Guard.changed_call warns, or raises; what `jax.jit` made runs
-#                           under another number, so that JAX traces f again
-#     a call in a trace     the same; but the enclosing trace is what counts
-
 AUDITS: Final[list[Callable[[ProgramLog], Any]]] = []
 """What `leafwise explain --audit` calls with the log of each function, to compare its calls."""
 
@@ -203,12 +191,13 @@ class StaleCheckedFunction(JittedFunction):
 
     @property
     def captures(self) -> Captures:
-        observed = self._leafwise_guard.reads()
-        return captures_of(self.__wrapped__, observed) if observed else captures(self.__wrapped__)
+        reads, fun = self._leafwise_log.reads(), self.__wrapped__
+        return captures_of(fun, reads) if reads else captures(fun)
 
     def explain(self, *args: Any, **kwargs: Any) -> Explanation:
         log = self._leafwise_log
-        log.callee.bind(args, kwargs)
+        with contextlib.suppress(ValueError):  # a builtin may have no signature
+            inspect.signature(log.callee.fun).bind(*args, **kwargs)
         signature = log.callee.record(args, kwargs)
         explanation = log.explain_now(signature, dispatch_entries(self._leafwise_jax))
         return self._leafwise_guard.with_captures(explanation, args, kwargs)
@@ -224,7 +213,7 @@ class StaleCheckedFunction(JittedFunction):
 
     def clear_cache(self) -> None:
         self._leafwise_log.forget()
-        self._leafwise_guard.block_changed()  # which has nothing to check now
+        self._leafwise_guard.reset()  # nothing to check now
         self._leafwise_jax.clear_cache()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -273,17 +262,14 @@ class TracedBody:
         if getattr(jax.config, "jax_disable_jit", False) or is_traced_afresh():
             return run()  # such a trace leads to no program
         call = next((call for call in running_calls() if call.fun is self), None)
-        if call is not None and call.runs:
-            seen, named = call.args, call.kwargs
-        else:  # lowered or traced ahead of time, perhaps from shapes alone
-            seen, named = args, kwargs
-        program = log.new_program(Outcome.RETRACE, call, seen, named)
+        runs = call is not None and call.runs  # or is ahead of time, perhaps from shapes alone
+        seen = (call.args, call.kwargs) if call is not None and runs else (args, kwargs)
+        program = log.new_program(Outcome.RETRACE, call, *seen)
         program.state = current_number() or 0
-        with contextlib.ExitStack() as blocks:
-            if self.callee.timeout is not None:
-                compare_inputs(self, program)
-                runs = call is not None and call.runs
-                blocks.enter_context(tracing(self, runs=runs))
+        if self.callee.timeout is None:
+            return self._trace(program, run)
+        compare_inputs(self, program)
+        with tracing(self, runs=runs):
             return self._trace(program, run)
 
     def _trace(self, program: ProgramEntry, run: Callable[[], Any]) -> Any:
@@ -291,24 +277,15 @@ class TracedBody:
         __tracebackhide__ = True
         log = self.program_log
         explain_by_captures(log, program)
-        known = log.states.get(program.state, {})
-        before = captures_before(self.callee.fun, known) if has_states(log) else {}
-        start, observed = time.perf_counter(), None
-        with (
-            numbered() if has_states(log) else contextlib.nullcontext() as number,
-            observing() if is_checked(log) else contextlib.nullcontext() as observer,
-        ):
+        with observed(log, program) as values:
+            start = time.perf_counter()
             result = run()
-            reused = functions_inside()
-        program.trace_seconds = time.perf_counter() - start
-        if observer is not None:
-            observed = observe(log, program, observer, reused, number, before=before)
+            program.trace_seconds = time.perf_counter() - start
         if log.note_trace is not None:
-            log.note_trace(program, observed)
+            log.note_trace(program)
         body_ran(log, program)
-        if observed is not None:
-            for guard in list(log.guards):
-                guard.traced()
+        for guard in list(log.guards) if values else ():
+            guard.traced(*values)
         return result
 
     def __eq__(self, other: object) -> bool:
@@ -335,7 +312,7 @@ class TracedBody:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the function, without the log."""
-        return _load_traced_body, (self.callee.fun, self.callee.options)
+        return _keeping_body, (self.callee.fun, self.callee.options)
 
 
 _LOCK: Final = new_lock()
@@ -347,8 +324,8 @@ _FIRST: Final[weakref.WeakKeyDictionary[TracedBody, weakref.ref[TracedBody]]] = 
 """For callables that compare by value: the first of the equal bodies, by any of them."""
 
 
-def _load_traced_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> TracedBody:
-    """Unpickle in another process, where nothing else keeps the function alive."""
+def _keeping_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> TracedBody:
+    """Return a body that keeps the function alive, as where it is unpickled."""
     return TracedBody(Callee(jitted_name(fun), lambda: fun, *options))
 
 
@@ -360,12 +337,8 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody
     the function alive. Callables that compare by value, such as bound methods, each have a traced
     body of their own; JAX treats equal ones as the same.
     """
-
-    def make(find: Callable[[], Any]) -> TracedBody:
-        return TracedBody(Callee(jitted_name(fun), find, *own))
-
     if not compares_by_identity(type(fun)):
-        body = make(lambda: fun)
+        body = _keeping_body(fun, own)
         with contextlib.suppress(Exception):  # a user-defined `==` or hash
             first = _FIRST.setdefault(body, weakref.ref(body))()
             if first is not None and first is not body:
@@ -374,11 +347,11 @@ def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody
     try:
         find = weakref.ref(fun)
     except TypeError:
-        return make(lambda: fun)
+        return _keeping_body(fun, own)
     with _LOCK:
         known = _SHARED.setdefault(fun, {})
         if own not in known:
-            known[own] = make(find)
+            known[own] = TracedBody(Callee(jitted_name(fun), find, *own))
         return known[own]
 
 
@@ -505,8 +478,8 @@ def jit_with_log(
         options = {**options, "static_argnums": statics.numbers, "static_argnames": statics.names}
     placed = any(options.get(name) is not None for name in ("device", "backend"))
     sharded = any(options.get(name) is not None for name in ("in_shardings", "out_shardings"))
-    observed = stale is not StaleAction.IGNORE
-    body = _traced_body_of(fun, (statics, placed, sharded, marked, timeout, observed))
+    has_states = stale is not StaleAction.IGNORE
+    body = _traced_body_of(fun, (statics, placed, sharded, marked, timeout, has_states))
     jitted: Any = JIT(body, **options)
     jitted.__wrapped__ = fun  # which the body does not keep alive
     body.program_log.warns |= is_authors

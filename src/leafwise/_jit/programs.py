@@ -7,10 +7,11 @@ import inspect
 import types
 import weakref
 from collections import Counter, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from leafwise._captures.reads import Captured, names_in, reachable
+from leafwise._captures.places import PlaceKey
+from leafwise._captures.reads import Captured, Observation, Read, names_in, reachable
 from leafwise._compare.fixes import Cause, fix_through_package
 from leafwise._compare.signature import Signature, nearest
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
@@ -22,7 +23,6 @@ from leafwise._jit import storm
 from leafwise._jit.callee import Callee
 from leafwise._jit.clears import CLEARS, reason_of_clear
 from leafwise._jit.jitted_call import made_at
-from leafwise._jit.trace_numbers import Observation
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import is_a
 from leafwise._objects.locks import cached_property, new_lock
@@ -141,6 +141,11 @@ class ProgramEntry:
         """The hash of the signature: programs of one trace share it."""
         return hash(self.signature)
 
+    @cached_property
+    def parts(self) -> frozenset[int]:
+        """The hashes of the parts of the signature."""
+        return frozenset() if self.signature is None else _parts(self.signature)
+
     @property
     def is_call(self) -> bool:
         """Whether it was made for calls of the function itself: in one, or ahead of time."""
@@ -184,7 +189,7 @@ class ProgramLog:
         self.programs: list[ProgramEntry] = []
         self.guards: weakref.WeakSet[Any] = weakref.WeakSet()
         self.warns = False
-        self.note_trace: Callable[[ProgramEntry, Observation | None], None] | None = None
+        self.note_trace: Callable[[ProgramEntry], None] | None = None
         self._retired_for: tuple[int, list[Reason]] | None = None
         self._causes: Counter[Any] = Counter()
         self._lock = new_lock()
@@ -193,42 +198,38 @@ class ProgramLog:
     def _drop_live(self) -> None:
         """Start again, after JAX has dropped all programs."""
         self._traced: list[ProgramEntry] = []
-        self.states: dict[int, dict[Any, Captured]] = {0: {}}
+        self.states: dict[int, dict[PlaceKey, Captured]] = {0: {}}
         """The captures of each state, by its number, as far as its programs read them."""
-        self._recent: deque[tuple[int, frozenset[int]]] = deque(maxlen=_SEARCHED)
-        """The index of each of the latest programs, and the hashes of its parts."""
+        self._recent: deque[int] = deque(maxlen=_SEARCHED)
+        """The index of each of the latest programs."""
 
     def explain(self, signature: Signature) -> Explanation:
         """Explain a call against the programs in the log."""
-        nearby, programs, place = self._nearby(signature), list(self.programs), hash(signature)
-        same = {at for at, each in enumerate(programs) if each.place == place}
+        programs, place = list(self.programs), hash(signature)
+        same = {at for at, entry in enumerate(programs) if entry.place == place}
+        known = sorted(same.union(self._nearby(signature)))
         # Not those of an enclosing trace, which have its number in JAX's key.
-        chosen = [at for at in sorted(same.union(nearby)) if programs[at].state in self.states]
-        return self._nearest(chosen, programs, signature)
+        return self._nearest(signature, [at for at in known if programs[at].state in self.states])
 
     def _nearby(self, signature: Signature) -> list[int]:
         """Return the indices of the programs with the most parts in common with a call."""
-        parts = _parts(signature)
-        common = [(len(parts & each), index) for index, each in list(self._recent)]
+        recent, programs = list(self._recent), list(self.programs)
+        parts = _parts(signature) if recent else frozenset[int]()
+        common = [(len(parts & programs[index].parts), index) for index in recent]
         return sorted(index for _, index in heapq.nlargest(_MOST_NEAR, common))
 
     def _nearest(
-        self,
-        chosen: list[int],
-        programs: list[ProgramEntry],
-        signature: Signature,
-        site: Site | None = None,
+        self, signature: Signature, chosen: Iterable[int], site: Site | None = None
     ) -> Explanation:
-        known = [
-            (at, item.signature) for at in chosen if (item := programs[at]).signature and item.live
-        ]
-        known.sort(key=lambda pair: programs[pair[0]].ran)  # among equals, a call is nearest
-        signatures = [earlier for _, earlier in known]
-        of_line = [each for each in programs[-_SEARCHED:] if site and each.site == site]
-        reasons = [reason for each in of_line for reason in each.explanation.reasons]
+        programs = list(self.programs)
+        known = [at for at in chosen if programs[at].signature and programs[at].live]
+        known.sort(key=lambda at: programs[at].ran)  # among equals, a call is nearest
+        signatures = [earlier for at in known if (earlier := programs[at].signature)]
+        of_line = [entry for entry in programs[-_SEARCHED:] if site and entry.site == site]
+        reasons = [reason for entry in of_line for reason in entry.explanation.reasons]
         shared = frozenset((reason.path, reason.kind) for reason in reasons)
         explanation = nearest(signatures, signature, placed=self.callee.placed, shared=shared)
-        place = None if explanation.nearest is None else known[explanation.nearest][0]
+        place = None if explanation.nearest is None else known[explanation.nearest]
         named = tuple(map(self._with_names_read, explanation.reasons))
         return Explanation(explanation.outcome, named, explanation.unsound, place)
 
@@ -252,9 +253,8 @@ class ProgramLog:
         if state is None:
             explanation = self.explain(signature)
         else:
-            programs = list(self.programs)
-            chosen = [at for at, entry in enumerate(programs) if entry.state == state]
-            explanation = self._nearest(chosen, programs, signature)
+            chosen = [at for at, entry in enumerate(list(self.programs)) if entry.state == state]
+            explanation = self._nearest(signature, chosen)
         if explanation.nearest is None or explanation.outcome not in _ANSWERED:
             return None
         return self.trace_of(explanation.nearest)
@@ -313,11 +313,9 @@ class ProgramLog:
                 cause = Cause.AHEAD_OF_TIME if abstract and work else Cause.NO_DIFFERENCE
                 if not ANSWERS.get(Internal.CONTEXT, True):
                     cause = Cause.UNSEEN_CONTEXT
-                explanation = (
-                    dataclasses.replace(explanation, outcome=outcome, reasons=(reason,))
-                    if reason is not None
-                    else _with_cause(explanation, cause, outcome)
-                )
+                explanation = _with_cause(explanation, cause, outcome)
+                if reason is not None:
+                    explanation = dataclasses.replace(explanation, reasons=(reason,))
         program = ProgramEntry(outcome, signature, explanation, site, ran=not abstract)
         program.is_inner = inner
         if explanation.nearest is not None:
@@ -339,9 +337,9 @@ class ProgramLog:
             if self._retired_for is not None:  # not for its arguments
                 (last, reasons), self._retired_for = self._retired_for, None
                 return Explanation(Outcome.RETRACE, tuple(reasons), nearest=last)
-            nearby, programs = self._nearby(signature), list(self.programs)
-            called = [at for at in nearby if inner or programs[at].is_call]
-            return self._nearest(called, programs, signature, site)
+            nearby = self._nearby(signature)
+            called = [at for at in nearby if inner or self.programs[at].is_call]
+            return self._nearest(signature, called, site)
         work = work or Work()
         programs = list(self.programs)
         known = [at for at, entry in enumerate(programs) if entry.is_call and entry.live]
@@ -349,7 +347,7 @@ class ProgramLog:
         if not same:  # the first program of its role
             return Explanation(outcome)
         if signature is not None:
-            explanation = self._nearest(same, programs, signature, site)
+            explanation = self._nearest(signature, same, site)
             if explanation.outcome.severity >= Outcome.RECOMPILE.severity or not work.role:
                 return explanation
         reason = _role_reason(programs[same[-1]], work)
@@ -360,7 +358,7 @@ class ProgramLog:
         with self._lock:
             self.programs.append(program)
             if program.signature is not None:
-                self._recent.append((len(self.programs) - 1, _parts(program.signature)))
+                self._recent.append(len(self.programs) - 1)
             if program.outcome is Outcome.RETRACE:
                 self._traced.append(program)
         if program.signature is not None and self.warns and program.ran:  # not ahead of time
@@ -378,18 +376,26 @@ class ProgramLog:
         same = [entry for entry in known if entry.place == program.place]
         return program if program.outcome is Outcome.RETRACE or not same else same[-1]
 
-    def new_state(self, captured: dict[Any, Captured]) -> int:
+    def new_state(self, captured: dict[PlaceKey, Captured]) -> int:
         number = new_number()
         with self._lock:
             self.states[number] = captured
         return number
 
-    def note_captured(self, number: int, captured: dict[Any, Captured]) -> None:
-        """Record what a trace in a state has read; the first one sets all of its captures."""
-        is_first = all(each.state != number for each in self.traced())
+    def note_captured(
+        self, number: int, captured: dict[PlaceKey, Captured], *, is_apart: bool
+    ) -> None:
+        """Record what a trace in a state has read; the first one sets all of its captures.
+
+        If its programs are kept apart, a capture that differs now was changed by the trace itself.
+        """
+        same = [trace for trace in self.traced() if trace.state == number]
         with self._lock:
             if number in self.states:
-                self.states[number] = captured if is_first else self.states[number] | captured
+                self.states[number] = self.states[number] | captured if same else captured
+        for observation in [trace.observation for trace in same if is_apart]:
+            was = {} if observation is None else observation.captured
+            was |= {key: captured[key] for key in was.keys() & captured.keys()}
 
     def drop_state(self, number: int) -> None:
         """Forget a state for which JAX has a program of another: its number is not used again."""
@@ -398,7 +404,13 @@ class ProgramLog:
             for program in self._traced:
                 program.live &= program.state != number
         for guard in list(self.guards):
-            guard.block_changed()
+            guard.reset()
+
+    def reads(self) -> list[Read]:
+        """Return the places that the function has read, each once."""
+        observations = dict.fromkeys(trace.observation for trace in self.traced())
+        reads = [seen.reads for seen in observations if seen is not None]
+        return list({key: read for batch in reads for key, read in batch.items()}.values())
 
     def clear_caches(self) -> None:
         """Make JAX drop its programs of the function, for every `jit` of it."""
