@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.jit.stale_kinds import Frozen, Model, Thing
 from tests.kit.checks import check_of
+from tests.kit.things import Frozen, Model, Thing
 
 import leafwise as lw
 from leafwise._captures.reads import Traced, format_change

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.jit.stale_kinds import Thing
+from tests.kit.things import Thing
 
 import leafwise as lw
 

@@ -387,3 +387,15 @@ def test_serialise_leaves() -> None:
     eqx.tree_serialise_leaves(file, Params(X, 2))
     file.seek(0)
     assert eqx.tree_deserialise_leaves(file, Params(jnp.zeros(3), 3)) == Params(X, 3)
+
+
+@pytest.mark.parametrize("is_wrapper", [True, False])
+def test_a_filter_jit_helper_that_two_functions_share(is_wrapper: bool) -> None:
+    """A change of what it captures is seen by both, though JAX traced it in the first one alone."""
+    held = [0.5]
+    helper: Any = eqx.filter_jit(lambda x: x * held[0])
+    first: Any = lw.jit(helper if is_wrapper else lambda x: helper(x), on_stale="retrace")
+    second: Any = lw.jit(lambda x: helper(x) + 1, on_stale="retrace")
+    assert (first(X)[0], second(X)[0]) == (X[0] * 0.5, X[0] * 0.5 + 1)
+    held[0] = 2.0
+    assert (second(X)[0], first(X)[0]) == (X[0] * 2 + 1, X[0] * 2)

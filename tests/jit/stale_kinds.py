@@ -4,7 +4,6 @@ The usual ways are those of `tests/property/drawn_programs.py`; here are those o
 classes and of arguments.
 """
 
-import dataclasses
 import enum
 import functools
 import sys
@@ -19,6 +18,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import wrapt
+from tests.kit.things import Frozen, Model, Thing  # noqa: F401  # the rows name them
 
 import leafwise as lw
 
@@ -37,23 +37,6 @@ class Row(NamedTuple):
     args: str = "ONES,"
 
 
-class Thing:
-    """An object that holds what it is given."""
-
-    def __init__(self, **held: Any) -> None:
-        vars(self).update(held)
-
-
-class Model(Thing):
-    rate: Any
-
-    def __call__(self, x: Any = 1.0) -> Any:
-        return x * self.rate
-
-    def step(self, x: Any) -> Any:
-        return x * self.rate
-
-
 class Below(Model):
     own = 1.0
 
@@ -67,11 +50,6 @@ class Rates(NamedTuple):
 
     def scaled(self, x: Any) -> Any:
         return x * self.first * rate
-
-
-@dataclasses.dataclass(frozen=True)
-class Frozen:
-    act: Any
 
 
 class Dense(nn.Module):

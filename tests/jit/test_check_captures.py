@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.things import Model
 
 import leafwise as lw
-
-from .stale_kinds import Model
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

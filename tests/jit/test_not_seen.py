@@ -9,10 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.things import Model
 
 import leafwise as lw
 
-from .stale_kinds import Model, Row, run
+from .stale_kinds import Row, run
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

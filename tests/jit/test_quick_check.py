@@ -8,10 +8,11 @@ from typing import Any
 import jax
 import optax
 import pytest
+from tests.kit.things import Frozen, Model
 
 import leafwise as lw
 
-from .stale_kinds import Frozen, Model, Rates
+from .stale_kinds import Rates
 
 rates: Any = Rates(0.5, 2.0)
 

@@ -22,10 +22,9 @@ import numpy as np
 import optax
 import pytest
 from tests.kit.inside import count_events, short_file
+from tests.kit.things import Model
 
 import leafwise as lw
-
-from .stale_kinds import Model
 
 ONES = jnp.ones(2)
 jit: Any = lw.jit  # so that lambdas need no types

@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.things import Frozen
 from tests.property.drawn_programs import COARSE, MISSED, PLACES, WAYS, Place, built_of, outcomes
 
 import leafwise as lw
 
 from . import stale_kinds
-from .stale_kinds import AT_NIGHT, ROWS, Frozen, Net, Other, Rule, by_rate, run
+from .stale_kinds import AT_NIGHT, ROWS, Net, Other, Rule, by_rate, run
 
 pytestmark = pytest.mark.hazard
 

@@ -9,10 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.things import Frozen, Thing
 
 import leafwise as lw
-
-from .stale_kinds import Frozen, Thing
 
 if TYPE_CHECKING:
     from nowhere import Unknown  # type: ignore[import-not-found]

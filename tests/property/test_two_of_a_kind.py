@@ -141,21 +141,21 @@ def closures_in_one_function(k: float) -> Use:
     return lambda: function(1.0) in (11 * k, -9 * k) and not turn(-k) and function(1.0) == -9 * k
 
 
-@row("_jit/checked_calls.py _NOTED _NUMBERS")
+@row("_jit/checked_calls.py _NOTED _NUMBERS _FIRST_TRACES")
 def helper_of_twin_modules(k: float) -> Use:
     spaces = [{"rate": k}, {"rate": k}]
-    files = zip(("one.py", "other.py"), spaces, strict=True)
-    one, other = (jax.jit(function_in("return x * rate", *file)) for file in files)
+    one, other = (jax.jit(function_in("return x * rate", "twin.py", names)) for names in spaces)
     both = jit(lambda x: one(x) + other(x), on_stale="retrace")
     alone = [jit(lambda x, f=f: f(x) * 2, on_stale="retrace") for f in (one, other)]
 
     def use() -> bool:
         spaces[0]["rate"] = spaces[1]["rate"] = k
-        before = both(1.0), *[each(1.0) for each in alone]
+        functions = (both, *alone) if k == 2.0 else (*alone, both)
+        before = [function(1.0) for function in functions]
         spaces[int(k) % 2]["rate"] = -k
         after = [each(1.0) for each in alone]
         is_seen = after == [2 * space["rate"] for space in spaces]
-        return bool(before == (2 * k,) * 3 and is_seen and both(1.0) == 0.0)
+        return bool(before == [2 * k] * 3 and is_seen and both(1.0) == 0.0)
 
     return use
 

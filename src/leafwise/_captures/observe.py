@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gc
 import inspect
+import itertools
 import sys
 import threading
 import types
@@ -29,6 +30,8 @@ from leafwise._objects.source.names import Chain, chains_of
 
 _MOST_RUNS: Final = 4096
 
+
+_OWN: Final = __file__.rpartition("_captures")[0]
 
 Source: TypeAlias = tuple[str, int]
 """The file and the first line of a function, by which JAX names it."""
@@ -115,14 +118,19 @@ class Observer:
         run.inside.update(self._around(frame.f_back))
 
     def _around(self, frame: types.FrameType | None) -> set[Source]:
-        """Return the sources of the nearest run around a frame, and of the runs around that one."""
+        """Return the sources of the code around a frame, out to the outermost run.
+
+        Those of packages are among them: JAX may reuse the wrapper that one has jitted.
+        """
+        wrappers = list[Source]()
         while frame is not None and id(frame) not in self._frames:
+            wrappers.append(source_of(frame.f_code))
             frame = frame.f_back
-        if frame is None:
-            return set()
+        if frame is None:  # the function that is traced may be a package's wrapper itself
+            return {*itertools.takewhile(lambda source: not source[0].startswith(_OWN), wrappers)}
         code = self._frames[id(frame)]
         runs = [run for same in self._runs.values() for _, run in same.all() if run.code is code]
-        return {source_of(code)}.union(*(run.inside for run in runs))
+        return {source_of(code), *wrappers}.union(*(run.inside for run in runs))
 
     def runs(self) -> list[Run]:
         """Return the runs so far; the functions of those that have ended are known."""
@@ -161,8 +169,7 @@ def observing() -> Generator[Observer, None, None]:
 
 @functools.lru_cache(maxsize=4096)  # a profile function asks at each call
 def is_watched(file: str) -> bool:
-    own = __file__.rpartition("_captures")[0]
-    return is_users_file(file) and not file.startswith(own)
+    return is_users_file(file) and not file.startswith(_OWN)
 
 
 _MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12

@@ -412,10 +412,15 @@ class Observation:
     """
 
     def __init__(
-        self, runs: list[Run], root: Callable[..., Any], reused: list[Captured], number: int | None
+        self,
+        runs: list[Run],
+        root: Callable[..., Any],
+        reused: "list[tuple[Observation, Source]]",
+        number: int | None,
     ) -> None:
         own = {read.place.key: read for read in reads_of(runs, root)}
-        earlier = {key: was for was in reused if (key := was.read.place.key) not in own}
+        before = [(trace, was) for trace, at in reused for was in trace.read_in(at)]
+        earlier = {key: was for _, was in before if (key := was.read.place.key) not in own}
         self.reused = frozenset(earlier)
         self.reads = own | {key: was.read for key, was in earlier.items()}
         # Until the trace is noted; the rest keeps only what has no weak reference alive.
@@ -426,10 +431,14 @@ class Observation:
         self.words = frozenset[str]().union(*(read.words for read in self.reads.values()))
         self._check = self.current.check(*_YES_OR_NO, is_weak=True)
         # By id, as the codes of two modules may be equal. The reads keep those that matter alive.
-        self._around: dict[int, set[Source]] = {}
+        self.around: dict[int, set[Source]] = {}
         codes = [(code, ()) for read in self.reads.values() for code in read.readers]
         for code, inside in (*codes, *((run.code, run.inside) for run in runs)):
-            self._around.setdefault(id(code), {source_of(code)}).update(inside)
+            self.around.setdefault(id(code), {source_of(code)}).update(inside)
+        for trace, was in before:
+            for code in was.read.readers:
+                around = trace.around.get(id(code), ())
+                self.around.setdefault(id(code), {source_of(code)}).update(around)
 
     @property
     def keeps_alive(self) -> bool:
@@ -443,7 +452,7 @@ class Observation:
 
         Receivers of methods, which every function reads, are included.
         """
-        inside = {code for code, around in self._around.items() if source in around}
+        inside = {code for code, around in self.around.items() if source in around}
         captured = [(was, was.read) for was in self.captured.values() if inside]
         return [was for was, read in captured if read.itself or inside & {*map(id, read.readers)}]
 

@@ -62,7 +62,7 @@ def in_programs(events: Iterable[Any], key: Callable[[Any], Any]) -> list[list[A
 class Finding:
     """The programs that JAX repeated at one line for one cause, or outside jitted functions.
 
-    Of a line outside them, `every` has all programs, also those that are no repeats.
+    Of a line outside them, `every` has all programs, repeats or not.
     """
 
     def __init__(

@@ -233,21 +233,24 @@ def is_jit_off() -> bool:
     return bool(getattr(option, "get_global", bool)())
 
 
-def functions_inside() -> set[tuple[str, int]] | None:
-    """Return the file and line of functions traced inside this thread's trace; None if unknown."""
+def functions_inside() -> list[tuple[tuple[str, int], Any]] | None:
+    """Return the file and line, and the jaxpr, of each function inside this thread's trace.
+
+    They were traced in it, or before: then JAX reuses the jaxpr. None if unknown.
+    """
     return _functions_inside() if Internal.REUSED.is_known(_probe) else None
 
 
-def _functions_inside() -> set[tuple[str, int]]:
+def _functions_inside() -> list[tuple[tuple[str, int], Any]]:
     frame: Any = inside("core").trace_ctx.trace.frame
-    places: set[tuple[str, int]] = set()
+    functions: list[tuple[tuple[str, int], Any]] = []
     for equation in frame.tracing_eqns:
         is_reference = isinstance(equation, types.FunctionType)
-        places.update(_functions_of(equation() if is_reference else equation))
-    return places
+        functions += _functions_of(equation() if is_reference else equation)
+    return functions
 
 
-def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
+def _functions_of(equation: Any) -> Iterator[tuple[tuple[str, int], Any]]:
     for value in () if equation is None else equation.params.values():
         for each in value if isinstance(value, tuple | list) else (value,):
             jaxpr: Any = getattr(each, "jaxpr", each)
@@ -255,7 +258,7 @@ def _functions_of(equation: Any) -> Iterator[tuple[str, int]]:
                 source = str(jaxpr.debug_info.func_src_info).partition(" at ")[2]
                 file, _, line = source.rpartition(":")
                 if line.isdigit():
-                    yield file, int(line)
+                    yield (file, int(line)), jaxpr
                 for inner in jaxpr.eqns:
                     yield from _functions_of(inner)
 
@@ -275,7 +278,7 @@ def _probe() -> dict[Internal, bool]:
         values.append(x)
         inner(x, n=3)
         with contextlib.suppress(Exception):  # of another JAX
-            reused.append(_functions_inside())
+            reused.extend(source for source, _ in _functions_inside())
         return x, x
 
     inner: Any = JIT(leafwise_inner, static_argnums=1, static_argnames="n")
@@ -289,7 +292,7 @@ def _probe() -> dict[Internal, bool]:
         and calls[0].args[0] is values[0]
         and calls[1].args == (1.0,),
         Internal.NESTING: depths == [0, 1, 2],
-        Internal.REUSED: reused == [{(code.co_filename, code.co_firstlineno)}],
+        Internal.REUSED: reused == [(code.co_filename, code.co_firstlineno)],
         Internal.RESULTS: [aval.shape for work in works[-1:] for aval in work.outputs] == [(), ()],
     }
 

@@ -34,7 +34,7 @@ from typing import Any, Final
 import jax
 from jax.core import Tracer
 
-from leafwise._captures.observe import Run, is_watched, observing, source_of
+from leafwise._captures.observe import Run, Source, is_watched, observing, source_of
 from leafwise._captures.places import PlaceKey
 from leafwise._captures.reads import (
     Captured,
@@ -100,6 +100,8 @@ _MOST_READ: Final = 64
 _LOCK: Final = new_lock()
 _NUMBERS: Final = _Numbers()
 _NOTED: Final[dict[int, weakref.ref[Observation]]] = {}  # of all numbers, while a program lives
+_FIRST_TRACES: Final = weakref.WeakKeyDictionary[Any, weakref.ref[Observation]]()
+"""The first trace with each jaxpr, which later ones may reuse: two functions may have one line."""
 trace_afresh: Final = _NUMBERS.renew
 
 
@@ -127,16 +129,23 @@ def numbered() -> Generator[int, None, None]:
                 del threads[thread]
 
 
-def note(number: int | None, observation: Observation) -> None:
-    """Record what a trace, with a number or without one, has read."""
+def note(number: int | None, observation: Observation, inside: Iterable[Any]) -> None:
+    """Record what a trace, with a number or without one, has read, and the jaxprs new in it."""
     key = id(observation)
     with _LOCK:
+        for jaxpr in inside:
+            _FIRST_TRACES[jaxpr] = weakref.ref(observation)
         _NOTED.pop(key, None)  # the latest last
         _NOTED[key] = find = weakref.ref(observation, functools.partial(_NOTED.pop, key))
         if number == _NUMBERS.latest and observation.reads:
             # What it knows by address must not live longer than the function.
             is_held = not observation.keeps_alive
             _NUMBERS.observations[key] = (lambda: observation) if is_held else find
+
+
+def _first_trace(jaxpr: Any) -> Observation | None:
+    find = _FIRST_TRACES.get(jaxpr)
+    return None if find is None else find()
 
 
 def changed_meanwhile(
@@ -169,18 +178,20 @@ def observed(log: ProgramLog, program: ProgramEntry) -> Generator[list[Current],
     block = numbered() if has_states else contextlib.nullcontext()
     with block as number, observing() as observer:
         yield values
-        reused = functions_inside()
+        inside = functions_inside()
     try:
         runs = observer.runs()
-        if reused is None:  # unknown, so nothing may be reused
+        if inside is None:  # unknown, so nothing may be reused
             trace_afresh()
-        users = {source for source in reused or () if is_watched(source[0])}
+        traces = [(_first_trace(jaxpr), source) for source, jaxpr in inside or ()]
+        reused = [(trace, source) for trace, source in traces if trace is not None]
+        users = {at for trace, at in traces if trace is None and is_watched(at[0])}
         missing = users - {source_of(run.code) for run in runs}
         around = [run for outer in observer.around for run in outer.runs()] if missing else []
         runs += (run for run in around if missing & {source_of(run.code), *run.inside})
         noted = [find() for find in list(_NOTED.values())] if missing else []
-        earlier = [was for at in missing for seen in noted if seen for was in seen.read_in(at)]
-        observation = Observation(runs, fun, earlier, number)
+        reused += [(trace, at) for at in missing for trace in noted if trace is not None]
+        observation = Observation(runs, fun, reused, number)
         current, observation.current = observation.current, None
         latest = [trace.observation for trace in log.traced()[-1:] if trace.observation is not None]
         observation = next(
@@ -196,7 +207,9 @@ def observed(log: ProgramLog, program: ProgramEntry) -> Generator[list[Current],
         log.drop_state(program.state)
         return
     program.observation = observation
-    note(number, observation)
+    ran = set[Source]().union(*({source_of(run.code), *run.inside} for run in runs))
+    new = [jaxpr for at, jaxpr in inside or () if at in ran and _first_trace(jaxpr) is None]
+    note(number, observation, new)
     log.note_captured(program.state, observation.captured, is_apart=is_apart)
     values += [] if current is None else [current]
 
