@@ -262,28 +262,31 @@ class ProgramLog:
     def explain_now(self, signature: Signature, entries: int) -> Explanation:
         """Explain a call without making it; JAX has this number of dispatch entries."""
         answer = self.explain(signature)
-        programs = [program for program in list(self.programs) if program.live]
-        compiled = [program for program in programs if program.is_compiled]
-        # JAX does not describe its dispatch entries: one more than programs may be this call's. If
-        # none are left, the caches of the process were cleared.
-        moved = self.callee.sharded and any(reason.kind in _PLACING for reason in answer.reasons)
-        refused = answer.outcome is Outcome.ERROR and not moved
-        if refused or answer.outcome is Outcome.UNKNOWN or answer.nearest is None:
-            return answer
-        ahead = answer.outcome in _ANSWERED and not self.programs[answer.nearest].ran
-        if compiled and not entries:
-            return _with_cause(answer, Cause.CLEARED)
-        if shows_no_reasons() and answer.outcome is not Outcome.RETRACE:
-            is_hit = answer.outcome is Outcome.REUSE and len(compiled) <= entries
-            is_hit &= self.programs[answer.nearest].is_compiled
-            return answer if is_hit else _with_cause(answer, Cause.UNSEEN_CALLS)
-        if moved:
-            return _with_cause(answer, Cause.SHARDED)
-        if ahead:
-            return _with_cause(answer, Cause.AHEAD_OF_TIME)
-        if answer.outcome is Outcome.DISPATCH and not 0 <= entries <= len(compiled):
-            return _with_cause(answer, Cause.UNKNOWN_ENTRY)
-        return answer
+        cause = self._cause_elsewhere(answer, entries)
+        return answer if cause is None else _with_cause(answer, cause)
+
+    def _cause_elsewhere(self, answer: Explanation, entries: int) -> Cause | None:
+        """Return what decides a call besides its arguments: the first that applies, or None."""
+        outcome, nearest = answer.outcome, answer.nearest
+        is_moved = self.callee.sharded and any(reason.kind in _PLACING for reason in answer.reasons)
+        is_refused = outcome is Outcome.ERROR and not is_moved
+        if nearest is None or is_refused or outcome is Outcome.UNKNOWN:
+            return None
+        live = [program for program in list(self.programs) if program.live]
+        compiled = [program for program in live if program.is_compiled]
+        if compiled and not entries:  # `jax.clear_caches()`, by whomever
+            return Cause.CLEARED
+        if shows_no_reasons() and outcome is not Outcome.RETRACE:
+            is_hit = outcome is Outcome.REUSE and len(compiled) <= entries
+            return None if is_hit and self.programs[nearest].is_compiled else Cause.UNSEEN_CALLS
+        if is_moved:
+            return Cause.SHARDED
+        if outcome in _ANSWERED and not self.programs[nearest].ran:
+            return Cause.AHEAD_OF_TIME
+        # JAX does not describe its dispatch entries: one more than programs may be this call's.
+        if outcome is Outcome.DISPATCH and not 0 <= entries <= len(compiled):
+            return Cause.UNKNOWN_ENTRY
+        return None
 
     def new_program(
         self,
