@@ -399,3 +399,20 @@ def test_a_filter_jit_helper_that_two_functions_share(is_wrapper: bool) -> None:
     assert (first(X)[0], second(X)[0]) == (X[0] * 0.5, X[0] * 0.5 + 1)
     held[0] = 2.0
     assert (second(X)[0], first(X)[0]) == (X[0] * 2 + 1, X[0] * 2)
+
+
+def test_filter_jit_helpers_are_distinct() -> None:
+    """A change of what one of two helpers reads is stale for those that call that one alone."""
+    low, high = [2.0], [3.0]
+    clipped: Any = eqx.filter_jit(lambda x: jnp.minimum(x, low[0]))
+    scaled: Any = eqx.filter_jit(lambda x: x * high[0])
+    train: Any = lw.jit(lambda x: clipped(x) + scaled(x), on_stale="raise")
+    evaluate: Any = lw.jit(lambda x: clipped(x) * 2, on_stale="raise")
+    first = train(X), evaluate(X)
+    high[0] = 9.0
+    assert (evaluate(X) == first[1]).all()
+    with pytest.raises(lw.errors.StaleCaptureError):
+        train(X)
+    low[0] = 1.0
+    with pytest.raises(lw.errors.StaleCaptureError):
+        evaluate(X)

@@ -278,3 +278,43 @@ def test_a_capture_of_several_functions(kind: str, why: str) -> None:
     held.assign(3.5)
     with pytest.raises(lw.errors.StaleCaptureError, match=r"3\.0.*3\.5"):
         strict(ONES)
+
+
+def multiplied(held: list[float]) -> Any:
+    return jax.jit(lambda x: x * held[0])
+
+
+@pytest.mark.hazard
+@pytest.mark.parametrize("order", ["first", "last"])
+def test_one_of_two_helpers_is_reused_under_vmap(order: str) -> None:
+    """In a trace that runs the other helper of that line, a change of what each reads is seen."""
+    rates = [2.0], [3.0]
+    reused, run = map(multiplied, rates)
+    batched = lambda x: jax.vmap(reused)(x)  # noqa: E731
+    functions = [
+        jit(body, on_stale="retrace")
+        for body in (reused, lambda x: batched(x) + run(x), lambda x: batched(x) + 1)
+    ]
+    assert [function(ONES)[0] for function in functions] == [2.0, 5.0, 3.0]
+    rates[0][0] = 5.0
+    wanted = [5.0, 8.0, 6.0]
+    turns = range(3) if order == "first" else (2, 1, 0)
+    assert all(functions[turn](ONES)[0] == wanted[turn] for turn in turns)
+    rates[1][0] = 1.0
+    assert functions[1](ONES)[0] == 6.0
+
+
+def core(x: Any, held: list[float]) -> Any:
+    return x * held[0]
+
+
+def test_a_second_shape_that_reads_the_same_in_another_function() -> None:
+    """Who has read a capture is known of all traces, also of those with equal captures."""
+    held = [2.0]
+    small = jax.jit(lambda x: core(x, held))
+    large = jax.jit(lambda x: core(x, held))
+    both = jit(lambda x: (small if x.ndim == 0 else large)(x), on_stale="retrace")
+    alone = jit(lambda x: large(x) + 1, on_stale="retrace")
+    assert (both(1.0), both(ONES)[0], alone(ONES)[0]) == (2.0, 2.0, 3.0)
+    held[0] = 5.0
+    assert (alone(ONES)[0], both(ONES)[0]) == (6.0, 5.0)

@@ -141,7 +141,7 @@ def closures_in_one_function(k: float) -> Use:
     return lambda: function(1.0) in (11 * k, -9 * k) and not turn(-k) and function(1.0) == -9 * k
 
 
-@row("_jit/checked_calls.py _NOTED _NUMBERS _FIRST_TRACES")
+@row("_jit/checked_calls.py _NOTED _NUMBERS _TRACES_OF")
 def helper_of_twin_modules(k: float) -> Use:
     spaces = [{"rate": k}, {"rate": k}]
     one, other = (jax.jit(function_in("return x * rate", "twin.py", names)) for names in spaces)

@@ -9,7 +9,6 @@ import contextlib
 import functools
 import gc
 import inspect
-import itertools
 import sys
 import threading
 import types
@@ -20,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import jax
 from jax.core import Tracer
 
+from leafwise._jax.stack import functions_around
 from leafwise._objects.attributes import dict_of
 from leafwise._objects.classes import is_a
 from leafwise._objects.interrupts import or_default
@@ -30,8 +30,6 @@ from leafwise._objects.source.names import Chain, chains_of
 
 _MOST_RUNS: Final = 4096
 
-
-_OWN: Final = __file__.rpartition("_captures")[0]
 
 Source: TypeAlias = tuple[str, int]
 """The file and the first line of a function, by which JAX names it."""
@@ -48,6 +46,7 @@ class Run(NamedTuple):
     names: dict[str, Any]  # its globals
     given: dict[str, Any]  # its arguments, by parameter
     inside: set[Source]  # the sources of the runs around it
+    within: dict[int, str]  # JAX's texts for the functions that were being traced, by id
     chains: Callable[[types.CodeType], tuple[Chain, ...]] = chains_of
     """Returns the chains in its code that run."""
 
@@ -79,6 +78,7 @@ class _Runs:
             _, first = self.by_cells.setdefault(cells, (frame, run))
             if first is not run:
                 first.inside.update(run.inside)
+                first.within.update(run.within)
                 dropped.append(frame)
         return dropped
 
@@ -112,25 +112,21 @@ class Observer:
         for dropped in runs.drop_repeated() if code.co_freevars else ():
             del self._frames[id(dropped)]
         if code.co_freevars or not runs.unfinished:
-            runs.unfinished.append((frame, Run(code, None, frame.f_globals, args, set())))
+            runs.unfinished.append((frame, Run(code, None, frame.f_globals, args, set(), {})))
             self._frames[id(frame)] = code
         _, run = runs.unfinished[-1]
         run.inside.update(self._around(frame.f_back))
+        run.within.update(functions_around())
 
     def _around(self, frame: types.FrameType | None) -> set[Source]:
-        """Return the sources of the code around a frame, out to the outermost run.
-
-        Those of packages are among them: JAX may reuse the wrapper that one has jitted.
-        """
-        wrappers = list[Source]()
+        """Return the sources of the nearest run around a frame, and of the runs around that one."""
         while frame is not None and id(frame) not in self._frames:
-            wrappers.append(source_of(frame.f_code))
             frame = frame.f_back
-        if frame is None:  # the function that is traced may be a package's wrapper itself
-            return {*itertools.takewhile(lambda source: not source[0].startswith(_OWN), wrappers)}
+        if frame is None:
+            return set()
         code = self._frames[id(frame)]
         runs = [run for same in self._runs.values() for _, run in same.all() if run.code is code]
-        return {source_of(code), *wrappers}.union(*(run.inside for run in runs))
+        return {source_of(code)}.union(*(run.inside for run in runs))
 
     def runs(self) -> list[Run]:
         """Return the runs so far; the functions of those that have ended are known."""
@@ -169,7 +165,8 @@ def observing() -> Generator[Observer, None, None]:
 
 @functools.lru_cache(maxsize=4096)  # a profile function asks at each call
 def is_watched(file: str) -> bool:
-    return is_users_file(file) and not file.startswith(_OWN)
+    own = __file__.rpartition("_captures")[0]
+    return is_users_file(file) and not file.startswith(own)
 
 
 _MONITORING: Final[Any] = getattr(sys, "monitoring", None)  # since Python 3.12

@@ -194,7 +194,7 @@ def alone(function: types.FunctionType, receiver: Any = MISSING) -> Run:
     code, given = function.__code__, defaults_of(function)
     if code.co_argcount and receiver is not MISSING:
         given = {code.co_varnames[0]: receiver, **given}
-    return Run(code, function, function.__globals__, given, set(), all_chains)
+    return Run(code, function, function.__globals__, given, set(), {}, all_chains)
 
 
 def _named(run: Run, arguments: _Arguments) -> Iterator[Any]:
@@ -415,12 +415,11 @@ class Observation:
         self,
         runs: list[Run],
         root: Callable[..., Any],
-        reused: "list[tuple[Observation, Source]]",
+        reused: list[Captured],
         number: int | None,
     ) -> None:
         own = {read.place.key: read for read in reads_of(runs, root)}
-        before = [(trace, was) for trace, at in reused for was in trace.read_in(at)]
-        earlier = {key: was for _, was in before if (key := was.read.place.key) not in own}
+        earlier = {key: was for was in reused if (key := was.read.place.key) not in own}
         self.reused = frozenset(earlier)
         self.reads = own | {key: was.read for key, was in earlier.items()}
         # Until the trace is noted; the rest keeps only what has no weak reference alive.
@@ -435,10 +434,24 @@ class Observation:
         codes = [(code, ()) for read in self.reads.values() for code in read.readers]
         for code, inside in (*codes, *((run.code, run.inside) for run in runs)):
             self.around.setdefault(id(code), {source_of(code)}).update(inside)
-        for trace, was in before:
-            for code in was.read.readers:
-                around = trace.around.get(id(code), ())
-                self.around.setdefault(id(code), {source_of(code)}).update(around)
+        self.functions: dict[int, tuple[str, set[int]]] = {}
+        """JAX's text for each function inside, by its id, and the ids of the code run in it."""
+        for run in runs:
+            for function, text in run.within.items():
+                self.functions.setdefault(function, (text, set()))[1].add(id(run.code))
+
+    def merge(self, other: "Observation") -> None:
+        """Add who has read what, and where, in a trace that has read the same."""
+        for key, was in self.captured.items():
+            readers = [*was.read.readers, *other.captured[key].read.readers]
+            unique = list({id(code): code for code in readers}.values())
+            self.captured[key] = dataclasses.replace(
+                was, read=dataclasses.replace(was.read, readers=unique)
+            )
+        for code, sources in other.around.items():
+            self.around.setdefault(code, set()).update(sources)
+        for function, (text, codes) in other.functions.items():
+            self.functions.setdefault(function, (text, set()))[1].update(codes)
 
     @property
     def keeps_alive(self) -> bool:
@@ -452,9 +465,15 @@ class Observation:
 
         Receivers of methods, which every function reads, are included.
         """
-        inside = {code for code, around in self.around.items() if source in around}
-        captured = [(was, was.read) for was in self.captured.values() if inside]
-        return [was for was, read in captured if read.itself or inside & {*map(id, read.readers)}]
+        return self._read_by({code for code, around in self.around.items() if source in around})
+
+    def read_within(self, function: int) -> list[Captured]:
+        """Return the same for what ran in a function, by the id of JAX's text for it."""
+        return self._read_by(self.functions[function][1] if function in self.functions else set())
+
+    def _read_by(self, codes: set[int]) -> list[Captured]:
+        captured = [(was, was.read) for was in self.captured.values() if codes]
+        return [was for was, read in captured if read.itself or codes & {*map(id, read.readers)}]
 
     def is_unchanged(self) -> bool:
         if self._check():

@@ -233,44 +233,76 @@ def is_jit_off() -> bool:
     return bool(getattr(option, "get_global", bool)())
 
 
-def functions_inside() -> list[tuple[tuple[str, int], Any]] | None:
-    """Return the file and line, and the jaxpr, of each function inside this thread's trace.
+# JAX describes each function by a text with its file and line, which it makes once: the object is
+# the same in each trace of the function, for any shapes, and in what transformations make of that.
+# Another function of the same line has another one, though equal.
 
-    They were traced in it, or before: then JAX reuses the jaxpr. None if unknown.
+
+def functions_inside() -> dict[int, str] | None:
+    """Return JAX's texts for the functions inside this thread's trace, by id; None if unknown.
+
+    They were traced in it, or before: then JAX reuses that.
     """
     return _functions_inside() if Internal.REUSED.is_known(_probe) else None
 
 
-def _functions_inside() -> list[tuple[tuple[str, int], Any]]:
-    frame: Any = inside("core").trace_ctx.trace.frame
-    functions: list[tuple[tuple[str, int], Any]] = []
-    for equation in frame.tracing_eqns:
-        is_reference = isinstance(equation, types.FunctionType)
-        functions += _functions_of(equation() if is_reference else equation)
-    return functions
+def functions_around() -> dict[int, str]:
+    """Return JAX's texts for the functions that this thread is tracing; empty if unknown."""
+    return _functions_around() if Internal.REUSED.is_known(_probe) else {}
 
 
-def _functions_of(equation: Any) -> Iterator[tuple[tuple[str, int], Any]]:
+def source_in(text: str) -> tuple[str, int] | None:
+    """Return the file and line in JAX's text for a function."""
+    file, _, line = text.partition(" at ")[2].rpartition(":")
+    return (file, int(line)) if line.isdigit() else None
+
+
+def _functions_around() -> dict[int, str]:
+    trace: Any = inside("core").trace_ctx.trace
+    texts: dict[int, str] = {}
+    while trace is not None:
+        if hasattr(trace, "frame"):
+            text: str = trace.frame.debug_info.func_src_info
+            texts[id(text)] = text
+        trace = getattr(trace, "parent_trace", None)
+    return texts
+
+
+def _functions_inside() -> dict[int, str]:
+    texts: dict[int, str] = {}
+    todo: list[Any] = list(inside("core").trace_ctx.trace.frame.tracing_eqns)
+    seen = set[int]()
+    while todo:
+        equation = todo.pop()
+        if isinstance(equation, types.FunctionType):  # a reference
+            equation = equation()
+        for jaxpr in _jaxprs_in(equation):
+            if id(jaxpr) not in seen:  # one that is called twice is one
+                seen.add(id(jaxpr))
+                text: str = jaxpr.debug_info.func_src_info
+                texts[id(text)] = text
+                todo += jaxpr.eqns
+    return texts
+
+
+def _jaxprs_in(equation: Any) -> Iterator[Any]:
     for value in () if equation is None else equation.params.values():
-        for each in value if isinstance(value, tuple | list) else (value,):
-            jaxpr: Any = getattr(each, "jaxpr", each)
+        for part in value if isinstance(value, tuple | list) else (value,):
+            jaxpr: Any = getattr(part, "jaxpr", part)
             if hasattr(jaxpr, "eqns"):
-                source = str(jaxpr.debug_info.func_src_info).partition(" at ")[2]
-                file, _, line = source.rpartition(":")
-                if line.isdigit():
-                    yield (file, int(line)), jaxpr
-                for inner in jaxpr.eqns:
-                    yield from _functions_of(inner)
+                yield jaxpr
 
 
 def _probe() -> dict[Internal, bool]:
     """Trace a function that calls another one, and return whether the frames show just that."""
     calls, depths = list[RunningCall](), [_depth()]
-    values, reused, works = list[Any](), list[Any](), list[Work]()
+    values, reused, around, works = list[Any](), list[Any](), list[Any](), list[Work]()
 
     def leafwise_inner(x: Any, n: Any) -> Any:
         depths.append(_depth())
         calls.extend(_running_calls())
+        with contextlib.suppress(Exception):  # of another JAX
+            around.append(_functions_around())
         return x, n
 
     def leafwise_probe(x: Any) -> Any:
@@ -278,7 +310,7 @@ def _probe() -> dict[Internal, bool]:
         values.append(x)
         inner(x, n=3)
         with contextlib.suppress(Exception):  # of another JAX
-            reused.extend(source for source, _ in _functions_inside())
+            reused.extend(_functions_inside().values())
         return x, x
 
     inner: Any = JIT(leafwise_inner, static_argnums=1, static_argnames="n")
@@ -292,7 +324,8 @@ def _probe() -> dict[Internal, bool]:
         and calls[0].args[0] is values[0]
         and calls[1].args == (1.0,),
         Internal.NESTING: depths == [0, 1, 2],
-        Internal.REUSED: reused == [(code.co_filename, code.co_firstlineno)],
+        Internal.REUSED: [*map(source_in, reused)] == [(code.co_filename, code.co_firstlineno)]
+        and {*map(id, reused)} <= around[0].keys(),
         Internal.RESULTS: [aval.shape for work in works[-1:] for aval in work.outputs] == [(), ()],
     }
 

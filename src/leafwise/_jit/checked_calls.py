@@ -34,7 +34,7 @@ from typing import Any, Final
 import jax
 from jax.core import Tracer
 
-from leafwise._captures.observe import Run, Source, is_watched, observing, source_of
+from leafwise._captures.observe import Run, is_watched, observing, source_of
 from leafwise._captures.places import PlaceKey
 from leafwise._captures.reads import (
     Captured,
@@ -52,7 +52,7 @@ from leafwise._findings.reasons import Explanation, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import dispatch_entries
 from leafwise._jax.context import current_number, is_traced_afresh, new_number, with_number
 from leafwise._jax.frames import exclude_file
-from leafwise._jax.stack import functions_inside
+from leafwise._jax.stack import functions_inside, source_in
 from leafwise._jit.blocks import (
     CaptureChecks,
     StaleAction,
@@ -100,8 +100,8 @@ _MOST_READ: Final = 64
 _LOCK: Final = new_lock()
 _NUMBERS: Final = _Numbers()
 _NOTED: Final[dict[int, weakref.ref[Observation]]] = {}  # of all numbers, while a program lives
-_FIRST_TRACES: Final = weakref.WeakKeyDictionary[Any, weakref.ref[Observation]]()
-"""The first trace with each jaxpr, which later ones may reuse: two functions may have one line."""
+_TRACES_OF: Final[dict[int, list[weakref.ref[Observation]]]] = {}
+"""The traces in which a function has run, by the id of JAX's text for it, which they keep alive."""
 trace_afresh: Final = _NUMBERS.renew
 
 
@@ -129,23 +129,32 @@ def numbered() -> Generator[int, None, None]:
                 del threads[thread]
 
 
-def note(number: int | None, observation: Observation, inside: Iterable[Any]) -> None:
-    """Record what a trace, with a number or without one, has read, and the jaxprs new in it."""
-    key = id(observation)
+def note(number: int | None, observation: Observation) -> None:
+    """Record what a trace, with a number or without one, has read, and in which functions."""
+    key, functions = id(observation), observation.functions
     with _LOCK:
-        for jaxpr in inside:
-            _FIRST_TRACES[jaxpr] = weakref.ref(observation)
         _NOTED.pop(key, None)  # the latest last
-        _NOTED[key] = find = weakref.ref(observation, functools.partial(_NOTED.pop, key))
+        _NOTED[key] = find = weakref.ref(observation, functools.partial(_forget, key, [*functions]))
+        for function in functions:
+            traces = _TRACES_OF.setdefault(function, [])
+            if observation not in [known() for known in traces]:
+                traces.append(find)
         if number == _NUMBERS.latest and observation.reads:
             # What it knows by address must not live longer than the function.
             is_held = not observation.keeps_alive
             _NUMBERS.observations[key] = (lambda: observation) if is_held else find
 
 
-def _first_trace(jaxpr: Any) -> Observation | None:
-    find = _FIRST_TRACES.get(jaxpr)
-    return None if find is None else find()
+def _forget(key: int, functions: list[int], _: object) -> None:
+    _NOTED.pop(key, None)
+    for function in functions:
+        if not _traces_of(function):
+            _TRACES_OF.pop(function, None)
+
+
+def _traces_of(function: int) -> list[Observation]:
+    found = [find() for find in list(_TRACES_OF.get(function, ()))]
+    return [trace for trace in found if trace is not None]
 
 
 def changed_meanwhile(
@@ -183,20 +192,27 @@ def observed(log: ProgramLog, program: ProgramEntry) -> Generator[list[Current],
         runs = observer.runs()
         if inside is None:  # unknown, so nothing may be reused
             trace_afresh()
-        traces = [(_first_trace(jaxpr), source) for source, jaxpr in inside or ()]
-        reused = [(trace, source) for trace, source in traces if trace is not None]
-        users = {at for trace, at in traces if trace is None and is_watched(at[0])}
+        ran = set[int]().union(*(run.within for run in runs))
+        reused = [(trace, key) for key in inside or () for trace in _traces_of(key)]
+        earlier = [was for trace, key in reused for was in trace.read_within(key)]
+        # By their lines, those that ran in no trace that is known, such as one that is unfinished.
+        unknown = [text for key, text in (inside or {}).items() if key not in ran]
+        unknown = [text for text in unknown if not _traces_of(id(text))]
+        users = {at for text in unknown if (at := source_in(text)) and is_watched(at[0])}
         missing = users - {source_of(run.code) for run in runs}
         around = [run for outer in observer.around for run in outer.runs()] if missing else []
         runs += (run for run in around if missing & {source_of(run.code), *run.inside})
         noted = [find() for find in list(_NOTED.values())] if missing else []
-        reused += [(trace, at) for at in missing for trace in noted if trace is not None]
-        observation = Observation(runs, fun, reused, number)
+        earlier += [was for at in missing for seen in noted if seen for was in seen.read_in(at)]
+        observation = Observation(runs, fun, earlier, number)
+        for trace, key in reused:
+            text, codes = trace.functions[key]
+            observation.functions.setdefault(key, (text, set()))[1].update(codes)
         current, observation.current = observation.current, None
-        latest = [trace.observation for trace in log.traced()[-1:] if trace.observation is not None]
-        observation = next(
-            (was for was in latest if was.captured == observation.captured), observation
-        )
+        for latest in [trace.observation for trace in log.traced()[-1:]]:
+            if latest is not None and latest.captured == observation.captured:
+                latest.merge(observation)
+                observation = latest
     except Exception:  # noqa: BLE001  # a check must not break a correct program
         trace_afresh()
         return
@@ -207,9 +223,7 @@ def observed(log: ProgramLog, program: ProgramEntry) -> Generator[list[Current],
         log.drop_state(program.state)
         return
     program.observation = observation
-    ran = set[Source]().union(*({source_of(run.code), *run.inside} for run in runs))
-    new = [jaxpr for at, jaxpr in inside or () if at in ran and _first_trace(jaxpr) is None]
-    note(number, observation, new)
+    note(number, observation)
     log.note_captured(program.state, observation.captured, is_apart=is_apart)
     values += [] if current is None else [current]
 
