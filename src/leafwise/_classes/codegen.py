@@ -5,8 +5,7 @@ key, so that JAX and Python always see the same value.
 
 Generated code makes flattening as fast as JAX's own: no loops, and only the calls that
 are needed. It is short, one statement a line, and registered with `linecache`, so that a
-traceback or a debugger shows it; `leafwise.debug.source_of` prints it. The names of helpers start
-with ``_lw_``, as no field's name should.
+traceback or a debugger shows it; `leafwise.debug.source_of` prints it.
 """
 
 import dataclasses
@@ -33,6 +32,9 @@ from leafwise._objects.source.call_site import add_source
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._statics.key import KEY, key_of, verify, verify_content
 from leafwise.errors import DefinitionError, LeafwiseError
+
+RESERVED: Final = "_lw_"
+"""The prefix of every helper's name in generated code, which field names may not have."""
 
 _count = itertools.count(1)
 _SOURCES: Final[ClassMap[list[str]]] = ClassMap()

@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform
 
 from leafwise._classes import construct, instance
 from leafwise._classes.annotations import annotations_of, caller_scopes
-from leafwise._classes.codegen import make_properties, read_by_name
+from leafwise._classes.codegen import RESERVED, make_properties, read_by_name
 from leafwise._classes.construct import PENDING, Unset
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class, check_defaults
@@ -152,6 +152,12 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."
     _make_dataclass(cls, options, own)
     fields = resolve_fields(cls, scopes)
+    own_names = RESERVED, "__leafwise"
+    reserved = next((f.name for f in fields if f.name.startswith(own_names)), None)
+    if reserved is not None:
+        raise DefinitionError(
+            f"{cls.__name__}.{reserved}: names starting with {RESERVED!r} are leafwise's own"
+        )
     if options.slots and "__slots__" in cls.__dict__:
         raise TypeError(f"{cls.__name__} already specifies __slots__")
     result: Any = cls
