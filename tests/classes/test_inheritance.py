@@ -149,10 +149,17 @@ def test_undecorated_class_in_between() -> None:
             pass
 
 
+class Foreign:
+    def __init__(self, x: Any = 1.0) -> None:
+        self.__dict__["x"] = x
+
+
 UNDECORATED: dict[str, tuple[tuple[type, ...], dict[str, Any], tuple[Any, ...]]] = {
     "without a constructor": ((Base,), {}, (1.0,)),
     "with fields": ((Base,), {"__annotations__": {"y": int}, "y": 1}, (1.0,)),
     "with a constructor": ((Base,), {"__init__": lambda self: setattr(self, "x", 1.0)}, ()),
+    "constructor of a mixin": ((Foreign, Base), {}, ()),
+    "of a subclass": ((type("Middle", (Base,), {"__init__": lambda _: None}),), {}, ()),
 }
 
 

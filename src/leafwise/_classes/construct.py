@@ -1,11 +1,14 @@
 """Constructing an instance: assigning its fields, then validating and storing its key."""
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, Final, cast
 
+from leafwise._classes.refusals import has_maker
 from leafwise._classes.spec import ClassSpec, is_decorated
 from leafwise._objects.attributes import items_in
+from leafwise._objects.classes import is_tree_node
 from leafwise._objects.methods import BoundMethod
 from leafwise._statics.key import KEY, StaticKey, key_of, table_of
 from leafwise.errors import DefinitionError, FrozenInstanceError, TreeError
@@ -126,6 +129,44 @@ def check_decorated(cls: type) -> None:
             f"decorated itself: JAX would see its instances as opaque leaves\n"
             f"  fix: @lw.pytree\n       class {cls.__name__}({base.__name__}): ..."
         )
+
+
+WRITTEN: Final = "__leafwise_written__"
+"""The attribute of a guarded constructor that holds the class's own one, or None without one."""
+
+
+def guard_subclasses(cls: Any) -> None:
+    """Check that subclasses are decorated even if they write their own constructor."""
+    written = cls.__dict__.get("__init_subclass__")
+    if written is None and any(is_decorated(base) for base in cls.__mro__[1:]):
+        return  # inherited
+
+    def __init_subclass__(subclass: type, /, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
+        if written is None:
+            super(cls, subclass).__init_subclass__(**kwargs)
+        else:
+            written.__get__(None, subclass)(**kwargs)
+        _guard(subclass)
+
+    cls.__init_subclass__ = classmethod(__init_subclass__)
+
+
+def _guard(subclass: Any) -> None:
+    owner = next(base for base in subclass.__mro__ if "__init__" in base.__dict__)
+    written = owner.__dict__["__init__"]
+    if is_decorated(owner) or hasattr(written, WRITTEN):
+        return
+    if owner is not subclass and has_maker(subclass):
+        return  # another library will make it a dataclass, and would keep our wrapper
+
+    @functools.wraps(written)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  # Python's own name
+        if not is_tree_node(type(self)):  # a base from another library may have registered it
+            check_decorated(type(self))
+        written(self, *args, **kwargs)
+
+    setattr(__init__, WRITTEN, written if owner is subclass else None)
+    subclass.__init__ = __init__
 
 
 def finish(spec: ClassSpec, self: Any) -> None:

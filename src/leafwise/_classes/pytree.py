@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar, dataclass_transform
 from leafwise._classes import construct, instance
 from leafwise._classes.annotations import annotations_of, caller_scopes
 from leafwise._classes.codegen import RESERVED, make_properties, read_by_name
-from leafwise._classes.construct import PENDING, Unset
+from leafwise._classes.construct import PENDING, WRITTEN, Unset, guard_subclasses
 from leafwise._classes.fields import field, static_field
 from leafwise._classes.refusals import check_bases, check_class, check_defaults
 from leafwise._classes.registry import install, mark_redefined, register_class, spec_of
@@ -147,6 +147,10 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     check_class(cls)
     check_bases(cls)
     own = dict(cls.__dict__)
+    if "__init__" in own:
+        own["__init__"] = getattr(own["__init__"], WRITTEN, own["__init__"])
+        if own["__init__"] is None:
+            del own["__init__"]
     if not (cls.__doc__ or "").strip():
         # Without a docstring dataclasses would write one, which is slow.
         cls.__doc__ = f"{cls.__name__}, a pytree dataclass."
@@ -174,6 +178,7 @@ def decorate(cls: Any, options: PytreeOptions, scopes: list[Mapping[str, Any]]) 
     instance.attach_init(result, spec, scopes, own.get("__init__"), init=options.init)
     bind_methods(result, frozenset(result.__dataclass_fields__), is_decorated)
     abc.update_abstractmethods(result)
+    guard_subclasses(result)
     # A new tuple for each class: cloudpickle drops attributes identical to those of a base.
     setattr(result, MARK, (result.__qualname__, options.many_statics))
     mark_redefined(result)

@@ -69,6 +69,13 @@ def library_of(cls: type) -> str:
     return next((library for mark, library in _MARKS.items() if mark in marks), "")
 
 
+def has_maker(cls: Any) -> bool:
+    """Return whether a base class from another library has an ``__init_subclass__``."""
+    own = ("builtins", "typing", _library(cls))
+    makers = (base for base in cls.__mro__[1:] if "__init_subclass__" in vars(base))
+    return any(_library(base) not in own and not is_decorated(base) for base in makers)
+
+
 def _library(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import jax
 
+from leafwise._classes.construct import WRITTEN
 from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.errors import message_of
@@ -105,7 +106,7 @@ def _line_of(position: EditPosition) -> str:
     """Return where a static was created: the line of the constructor that sets it."""
     owner: Any = type(position.owner)
     for maker in (owner.__init__, getattr(owner, "__post_init__", None)):
-        function: Any = inspect.unwrap(maker or object)
+        function: Any = inspect.unwrap(getattr(maker, WRITTEN, maker) or object)
         code: Any = getattr(function, "__code__", None)
         for step in dis.get_instructions(function) if code else ():
             if (step.opname, step.argval) == ("STORE_ATTR", position.name) and step.positions:
