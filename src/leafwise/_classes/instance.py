@@ -173,6 +173,14 @@ def import_from(home: str) -> Any:
     return find_by_name(module, name)
 
 
+def copy_instance(self: Any) -> Any:
+    if not is_decorated(type(self)):
+        made = object.__new__(type(self))
+        vars(made).update(vars(self))
+        return made
+    return rebuild(type(self), field_values(self))
+
+
 def deepcopy_instance(self: Any, memo: dict[int, Any]) -> Any:
     made: Any = object.__new__(type(self))
     memo[id(self)] = made  # first: a child may refer to this instance

@@ -291,6 +291,7 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
 
 _EQUALITY: Final = {"__eq__": instance.equal, "__hash__": instance.hash_instance}
 _COPYING: Final = {
+    "__copy__": instance.copy_instance,
     "__deepcopy__": instance.deepcopy_instance,
     "__reduce__": instance.reduce_instance,
 }
