@@ -185,3 +185,23 @@ def test_attribute_that_is_not_there() -> None:
     lw.register(P, dynamic=["x"])
     with pytest.raises(AttributeError, match="x"):
         jax.tree.leaves(P())
+
+
+class Net:
+    def __init__(self, w: Any) -> None:
+        self.w, self.depth = w, 2
+
+
+class Computed(Net):
+    def __init__(self, **attributes: Any) -> None:
+        vars(self).update(attributes)
+
+
+def test_an_attribute_that_is_misspelled() -> None:
+    """It is refused with the nearest name, unless the class may have it, or it is a third one."""
+    for names in ({"dynamic": ["w"], "static": ["dept"]}, {"dynamic": ["dept", "w"]}):
+        with pytest.raises(lw.errors.DefinitionError, match=r"no attribute 'dept'\n.*'depth'"):
+            lw.register(Net, **names)
+    lw.register(type("Other", (Net,), {}), dynamic=["w"], static=["depth", "dept"])
+    lw.register(Computed, dynamic=["w"], static=["dept"])
+    assert jax.tree.leaves(Computed(w=1.0, dept=2)) == [1.0]

@@ -1,6 +1,7 @@
 """The pytree classes of this process: their specs, and the functions registered with JAX."""
 
 import dataclasses
+import difflib
 import inspect
 import os
 from collections.abc import Callable, Iterable
@@ -21,7 +22,7 @@ from leafwise._objects.classes import (
     notify_registered,
 )
 from leafwise._objects.locks import new_lock
-from leafwise._objects.source.code import find_by_name, is_redefinition
+from leafwise._objects.source.code import STORING, find_by_name, is_redefinition
 from leafwise._statics.key import StaticKey, key_of, table_of, verify
 from leafwise.errors import DefinitionError
 
@@ -206,6 +207,16 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
             f"{lost[0]!r} is neither dynamic nor static" if lost else f"no field {unknown[0]!r}"
         )
         raise DefinitionError(f"register({name}): {detail}; {name} has {', '.join(declared)}")
+    members = [member for each in cls.__mro__ for member in vars(each).values()]
+    codes = [getattr(member, "__code__", None) for member in members if declared is None]
+    used = {name for code in codes for name in getattr(code, "co_names", ())}
+    for field in names if used.isdisjoint(STORING) else ():  # else it may set any attribute
+        # An attribute that only other code sets is accepted, unless it looks misspelled.
+        near = difflib.get_close_matches(field, used.difference(names), 1)
+        if near and field not in used and not hasattr(cls, field):
+            raise DefinitionError(
+                f"register({name}): {name} sets no attribute {field!r}\n  nearest: {near[0]!r}"
+            )
     base = native_base(cls)
     is_plain = base is object or (base is tuple and hasattr(cls, "_fields"))
     if not is_plain or hasattr(cls, "__pydantic_fields__"):
