@@ -120,8 +120,7 @@ def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
 @or_default(default=True)  # a user's `==`
 def _is_plain(pair: Pair) -> bool:
     """Return whether == decides if two values are the same."""
-    equal = bool(pair.before == pair.after)
-    return equal is not is_distinct(pair.before, pair.after)
+    return bool(pair.before == pair.after) is not is_distinct(pair.before, pair.after)
 
 
 def _check_pair(case: Case, pair: Pair) -> None:

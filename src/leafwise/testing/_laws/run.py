@@ -6,7 +6,7 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import hypothesis
@@ -37,8 +37,7 @@ def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
     """Return the strategy for instances of a class, or the strategy that was given."""
     if isinstance(cls_or_strategy, st.SearchStrategy):
         return cls_or_strategy
-    kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box for Box[int]
-    if isinstance(kind, type):
+    if isinstance(getattr(cls_or_strategy, "__origin__", cls_or_strategy), type):  # or Box[int]
         return instances(cls_or_strategy)
     msg = f"{caller} takes a class or a strategy for its instances, got {got(cls_or_strategy)}"
     if jax.tree_util.default_registry.flatten_one_level(cls_or_strategy) is not None:
@@ -238,7 +237,9 @@ class _Trial:
         self.instances.append(draw_unprinted(data, strategy))
         case = self._case(self.instances[-1], data)
         case.refuse_leaf()
-        self._attempt(filter(self._is_turn, self.tests), case)
+        for law, test in self.tests.items():
+            if test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0:
+                self._attempt(law, case)
         # Last, since the other laws need instances that were never hashed.
         if of_edits := [law for law, test in self.tests.items() if test.on == "edits"]:
             started, edits = time.process_time(), case.edits
@@ -247,12 +248,13 @@ class _Trial:
             with contextlib.suppress(Exception):  # of a user's flatten, which the laws report
                 edits.drawn  # noqa: B018  # cached
             self.late += time.process_time() > edits.until
-            self._attempt(of_edits, case)
+            for law in of_edits:
+                self._attempt(law, case)
         if time.process_time() > self.until:
             raise StopSearch
 
     def try_again(self, data: st.DataObject, law: Law) -> None:
-        self._attempt([law], self._case(choose(data, self.instances), data))
+        self._attempt(law, self._case(choose(data, self.instances), data))
         if law in self.broken or time.process_time() > self.until:
             raise StopSearch
 
@@ -261,14 +263,8 @@ class _Trial:
         others = st.integers(0, _MOST_DRAWN).map(lambda n: self.instances[n % len(self.instances)])
         return Case(Law.ROUND_TRIP, instance, data, Edits(instance, data), others)
 
-    def _is_turn(self, law: Law) -> bool:
-        test = self.tests[law]
-        return test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0
-
-    def _attempt(self, laws: Iterable[Law], case: Case) -> None:
-        for law in laws:
-            if law in self.broken:
-                continue
+    def _attempt(self, law: Law, case: Case) -> None:
+        if law not in self.broken:
             self.on_law(law)
             error = _failure(dataclasses.replace(case, law=law), self.tests[law].check)
             if error is not None:
@@ -315,7 +311,6 @@ _BY_HYPOTHESIS: Final = re.compile(
     re.DOTALL,
 )
 
-_SEARCH: Final = hypothesis.settings(derandomize=True, max_examples=200)
 _MOST_DRAWN: Final = 200
 """How many values are drawn to find one, and then again to simplify it."""
 
@@ -348,8 +343,9 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
         left -= 20 * bool(counts.compiles)  # a compile takes as long as about 20 other draws
         return accepted
 
+    settings = hypothesis.settings(derandomize=True, max_examples=200)
     try:
-        hypothesis.find(drawn_by(is_wanted), bool, settings=_settings_for(_SEARCH, 1.0))
+        hypothesis.find(drawn_by(is_wanted), bool, settings=_settings_for(settings, 1.0))
     except (StopSearch, hypothesis.errors.HypothesisException) as error:
         if isinstance(error.__cause__, CannotBuildError):
             raise error.__cause__ from None

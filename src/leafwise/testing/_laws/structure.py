@@ -99,7 +99,6 @@ _NONE_FIX: Final = (
     "treedef of the children, in aux_data, depends on that"
 )
 
-
 _BY_VALUE_FIX: Final = (
     "decide by field, not by value, what is a leaf: `jax.tree.map(lambda leaf: 0, x)` has lost its "
     "leaves, and `jax.vmap` raises if given that as in_axes"
@@ -193,8 +192,7 @@ def key_paths(case: Case) -> None:
 
 
 def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
-    step = jax.tree_util.keystr((key,))
-    name = step.lstrip(".")
+    name = jax.tree_util.keystr((key,)).lstrip(".")
     missing = object()
     if isinstance(key, jax.tree_util.GetAttrKey):
         part = getattr(x, key.name, missing)

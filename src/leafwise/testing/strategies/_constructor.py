@@ -210,8 +210,7 @@ def call(cls: Any, arguments: dict[str, Any]) -> Any:
     """Construct an instance; parameters without an argument keep their defaults."""
     named = dict(arguments)
     first = [each.name for each in parameters(cls) if not each.by_name and each.name in named]
-    positional = [named.pop(name) for name in first]
-    return cls(*positional, **named)
+    return cls(*[named.pop(name) for name in first], **named)
 
 
 _DEPTH: Final = 3
