@@ -252,17 +252,17 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
             distinct = bool(before != jax.tree_util.tree_structure(edit.edited))
         return distinct and jax_equal(edit.before, edit.after) is not True
 
-    kind, options = EditKind.STATIC_VALUE, options_of([position], [EditKind.STATIC_VALUE])
+    options = options_of([position], [EditKind.STATIC_VALUE])
     try:
         if (annotated := by_annotation(position)) is not None:
-            options = {kind: [(position, annotated)]}
+            options = {EditKind.STATIC_VALUE: [(position, annotated)]}
         yield find(edits_of(options), is_other)
     except CannotBuildError as error:
         yield "value", without_addresses(str(error)).splitlines()[0]
     except LookupError:
         yield "value", "no other value was found"
-    kind = EditKind.STATIC_TYPE
-    edits = (make_edit(kind, position, other) for other in twins(position.value))
+    others = twins(position.value)
+    edits = (make_edit(EditKind.STATIC_TYPE, position, other) for other in others)
     yield from itertools.islice(filter(None, edits), 1)
 
 
@@ -279,8 +279,8 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
         parameter = parameter_for(example.cls, name)
         if parameter is None or type(None) not in typing.get_args(unwrap(parameter.kind)):
             return
-    kind = EditKind.CONTAINER
-    options = options_of([position for position in inside if position.path == name], [kind])
+    itself = [position for position in inside if position.path == name]
+    options = options_of(itself, [EditKind.CONTAINER])
     before: Any = jax.tree_util.tree_structure(getattr(example.base, name))
 
     def is_other(edit: Edit[Any]) -> bool:  # flatten may decide by value what is a leaf
@@ -299,7 +299,6 @@ def _leaf_edits(position: EditPosition) -> Iterator[FieldEdit]:
         other = LEAF_EDITS[kind](leaf)
         if other is not None:
             change = f"{format_leaf(leaf)} -> {format_leaf(other)}"
-            edit = make_edit(kind, position, other)
-            yield edit or (_label(kind), f"{change}{_REFUSED}")
+            yield make_edit(kind, position, other) or (_label(kind), f"{change}{_REFUSED}")
         elif kind is EditKind.LEAF_VALUE:
             yield "value", f"{format_leaf(leaf)} has no elements"

@@ -220,8 +220,7 @@ def unpack(
 def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Record, dict[str, str]]:
     """Return the record under its new names, and the old path of each new one."""
     text = dump(saved)
-    missing = [old for old in renamed if dump(old) not in text]
-    if missing:
+    if missing := [old for old in renamed if dump(old) not in text]:
         raise CheckpointError(
             f"{where}: renamed has {', '.join(map(repr, missing))}, which was not saved\n"
             f"  saved: {', '.join(map(repr, saved))}"

@@ -80,7 +80,6 @@ def static_types(case: Case) -> None:
 
 
 def same_arguments(case: Case) -> None:
-    """Construct two instances from the same arguments."""
     if is_user_registered(case.cls):
         return  # its strategy does not tell the arguments
     try:

@@ -222,19 +222,36 @@ class LawTest:
 
 
 @dataclasses.dataclass
-class _Trial:
-    """Tests laws on the same instances, each until it is broken."""
+class LawTrial:
+    """Tests laws on the same instances, each until it is broken.
+
+    Errors are added to `broken` at once, so that they survive an interruption.
+    """
 
     tests: Mapping[Law, LawTest]
+    strategy: "st.SearchStrategy[Any]"
+    settings: hypothesis.settings
+    seed: int | None
     until: float
     broken: dict[Law, BaseException]
     on_law: Callable[[Law], None]
     instances: list[Any] = dataclasses.field(default_factory=list[Any])
     late: int = 0  # how many instances left no time for all edits
 
-    def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
+    def run(self) -> str:
+        """Test the laws, and return a note if there was no time for all of them."""
+        once = hypothesis.settings(self.settings, phases=[hypothesis.Phase.generate])
+        is_whole = _draw(self._try_new, _settings_for(once, 1.0), self.seed)
+        for law in (law for law, test in self.tests.items() if test.on == "draws"):
+            again = functools.partial(self._try_again, law=law)
+            _draw(again, _settings_for(once, self.tests[law].share), self.seed)
+        few = "few changes" if is_whole else count(len(self.instances), "instance")
+        is_slow = not is_whole or 2 * self.late > len(self.instances)
+        return f"tested on {few}, as {NO_TIME}" if is_slow else ""
+
+    def _try_new(self, data: st.DataObject) -> None:
         """Draw an instance, and test laws on it and on its edits, in its share of the time."""
-        self.instances.append(draw_unprinted(data, strategy))
+        self.instances.append(draw_unprinted(data, self.strategy))
         case = self._case(self.instances[-1], data)
         case.refuse_leaf()
         for law, test in self.tests.items():
@@ -243,7 +260,8 @@ class _Trial:
         # Last, since the other laws need instances that were never hashed.
         if of_edits := [law for law, test in self.tests.items() if test.on == "edits"]:
             started, edits = time.process_time(), case.edits
-            left = max(1, 2 + most - len(self.instances))  # more, if examples are rejected
+            # There are more instances if examples are rejected.
+            left = max(1, 2 + self.settings.max_examples - len(self.instances))
             edits.until = started + (self.until - started) / left
             with contextlib.suppress(Exception):  # of a user's flatten, which the laws report
                 edits.drawn  # noqa: B018  # cached
@@ -253,7 +271,7 @@ class _Trial:
         if time.process_time() > self.until:
             raise StopSearch
 
-    def try_again(self, data: st.DataObject, law: Law) -> None:
+    def _try_again(self, data: st.DataObject, law: Law) -> None:
         self._attempt(law, self._case(choose(data, self.instances), data))
         if law in self.broken or time.process_time() > self.until:
             raise StopSearch
@@ -269,32 +287,6 @@ class _Trial:
             error = _failure(dataclasses.replace(case, law=law), self.tests[law].check)
             if error is not None:
                 self.broken[law] = error
-
-
-def try_laws(
-    tests: Mapping[Law, LawTest],
-    strategy: "st.SearchStrategy[Any]",
-    *,
-    settings: hypothesis.settings,
-    seed: int | None,
-    until: float,
-    broken: dict[Law, BaseException],
-    on_law: Callable[[Law], None],
-) -> str:
-    """Test laws on the same instances, and return a note if there was no time for all of them.
-
-    Errors are added to `broken` at once, so that they survive an interruption.
-    """
-    once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-    trial = _Trial(tests, until, broken, on_law)
-    new = functools.partial(trial.try_new, strategy=strategy, most=settings.max_examples)
-    is_whole = _draw(new, _settings_for(once, 1.0), seed)
-    for law in (law for law, test in tests.items() if test.on == "draws"):
-        again = functools.partial(trial.try_again, law=law)
-        _draw(again, _settings_for(once, tests[law].share), seed)
-    few = "few changes" if is_whole else count(len(trial.instances), "instance")
-    is_slow = not is_whole or 2 * trial.late > len(trial.instances)
-    return f"tested on {few}, as {NO_TIME}" if is_slow else ""
 
 
 NO_TIME: Final = "there was no time for others"

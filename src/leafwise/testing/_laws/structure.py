@@ -141,12 +141,11 @@ def identity_map(case: Case) -> None:
 
     x = case.instance
     once = case.attempt("jax.tree.map", jax.tree.map, identity, x)
-    two = "jax.tree.map of two equal trees"
-    same = case.same_structure(case.structure(x), case.structure(once))
-    fix = "" if same else _AUX_DATA_FIX
+    is_same = case.same_structure(case.structure(x), case.structure(once))
+    two, fix = "jax.tree.map of two equal trees", "" if is_same else _AUX_DATA_FIX
     twice = case.attempt(two, jax.tree.map, identity, x, once, by_hand=fix)
-    for mapped in (once, twice):
-        _check_map(case, mapped)
+    _check_map(case, once)
+    _check_map(case, twice)
 
 
 def stable_treedef(case: Case) -> None:

@@ -34,7 +34,6 @@ Function = Callable[[Any], Any]
 
 
 def copies(case: Case) -> None:
-    """Copy with copy, deepcopy and pickle."""
     x = case.instance
     _compare(case, "copy.copy", copy.copy, lambda part: part)  # it shares the parts
     # The memo keeps arrays as they are: copying one would compile a program for each shape.
@@ -151,7 +150,6 @@ def fresh_process(case: Case) -> None:
 
 
 def transformations(case: Case) -> None:
-    """Pass an instance through each transformation."""
     x = case.instance
     leaves, structure = case.flatten(x)
     if not all(map(is_numeric, leaves)):

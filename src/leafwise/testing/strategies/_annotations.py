@@ -91,8 +91,7 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     if (plain := plain_values(kind, where)) is not None:
         return plain
     rules = (make for means, make in _RULES if means(kind))
-    make = entry_of(_BY_ORIGIN, cls) or next(rules, None)
-    if make is not None:
+    if make := entry_of(_BY_ORIGIN, cls) or next(rules, None):
         return make(kind, where)
     if says_nothing(kind):
         return _anything(kind, where, default)
@@ -405,8 +404,7 @@ _KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
 def is_static(cls: Any, parameter: Parameter) -> bool:
     """Return whether a parameter's field is static: flatten does not make it a leaf."""
     name = parameter.name
-    names = field_names(cls)
-    if names is not None:
+    if (names := field_names(cls)) is not None:
         return name in names[0]
     fields = getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters
     instance = instance_with(cls, {field: object() for field in fields})
@@ -423,9 +421,8 @@ def _held_in_module(cls: Any, name: str) -> list[Any]:
 
 def _is_field(cls: Any, name: str) -> bool:
     """Return whether a parameter is a declared field, or could be one."""
-    fields = getattr(cls, "__dataclass_fields__", None)
-    if fields is not None:
-        return name in fields
+    if hasattr(cls, "__dataclass_fields__"):
+        return name in cls.__dataclass_fields__
     return hasattr(cls, "__attrs_attrs__") or hasattr(cls, "_fields")
 
 
