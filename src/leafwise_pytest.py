@@ -107,16 +107,15 @@ def pytest_runtest_makereport(
         report.longrepr = _shown(call.excinfo, item)
     log = item.stash.get(_LOG, None)
     if log is not None and report.failed:
-        title = "leafwise: what JAX traced and compiled"
-        report.sections.append((title, _budgets().text_of(log)))
+        text = _budgets().text_of(log)
+        report.sections.append(("leafwise: what JAX traced and compiled", text))
     return report
 
 
 def _shown(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
     """Return what pytest prints for an error: its message, and the location of the test."""
     shown: Any = error.getrepr(style="value", chain=False)
-    crash = shown.reprcrash
-    if crash is not None:
+    if (crash := shown.reprcrash) is not None:
         crash.path, crash.lineno = item.location[0], (item.location[1] or 0) + 1
         shown.reprtraceback.reprentries[-1].reprfileloc = crash
     return shown

@@ -325,8 +325,8 @@ class OnlyOn(Generic[P, R]):
         nearest = min(explanations, key=lambda explanation: len(blamed(explanation)))
         if reasons := blamed(nearest):
             allowed = " or ".join(self.paths) or "nothing at all"
-            lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
-            raise RetraceError("\n  ".join([*lines, *map(str, reasons)]), (nearest,))
+            title = f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"
+            raise RetraceError("\n  ".join([title, *map(str, reasons)]), (nearest,))
 
     def check(
         self,

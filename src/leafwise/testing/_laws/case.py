@@ -162,9 +162,8 @@ class Case:
         """Raise TypeError if the class is not registered with JAX."""
         flatten: Any = jax.tree_util.default_registry.flatten_one_level
         if or_default(())(flatten)(self.instance) is None:  # a law reports what it raises
-            name = self.cls.__name__
             raise TypeError(
-                f"{name} is not a pytree class: JAX treats its instances as leaves\n"
+                f"{self.cls.__name__} is not a pytree class: JAX treats its instances as leaves\n"
                 f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
 

@@ -206,5 +206,4 @@ def distinct_classes(case: Case) -> None:
     own, others = case.structure(case.instance), case.structure(other)
     if case.same_structure(own, others) or case.same_structure(others, own):
         got = f"the treedef of an instance equals that of another class, {short_repr(others, 100)}"
-        wanted = "distinct treedefs: lax.cond and lax.scan would confuse the two"
-        case.fail("", got, wanted)
+        case.fail("", got, "distinct treedefs: lax.cond and lax.scan would confuse the two")

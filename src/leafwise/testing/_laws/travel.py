@@ -120,11 +120,11 @@ def fresh_process(case: Case) -> None:
     names = case.names.static
     level: Any = _REGISTRY.flatten_one_level(x)
     try:
-        first = pickle.dumps(x)
+        pickles = [pickle.dumps(x)]
         for value in (x, level[1], *(getattr(x, name) for name in names)):
             with contextlib.suppress(TypeError):
                 hash(value)  # a cached hash would be pickled
-        pickles = [first, pickle.dumps(x)]
+        pickles.append(pickle.dumps(x))
     except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
     with contextlib.suppress(Exception):  # aux_data need not pickle

@@ -144,9 +144,8 @@ def edit_positions(
     for name in names.static:
         parameter = parameter_for(cls, name) if arguments else None
         make = functools.partial(_remake, cls, arguments, parameter.name) if parameter else None
-        held = getattr(value, name)
         where = f"{path}.{name}".lstrip(".")
-        yield from _static_positions(held, where, make, around, value, name)
+        yield from _static_positions(getattr(value, name), where, make, around, value, name)
 
 
 def _check_kept(made: Any, place: int, new: Any) -> None:

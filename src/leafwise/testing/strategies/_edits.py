@@ -190,8 +190,8 @@ def _other_static_arrays(value: StaticArray) -> list[Any]:
 
 def _raw_arrays(value: Any) -> list[Any]:
     """Return arrays, which should not be statics but which some libraries accept."""
-    elements = np.asarray(value)
-    changed = [other_value(value), other_shape(value), other_dtype(value), elements[None]]
+    one_more = np.asarray(value)[None]
+    changed = [other_value(value), other_shape(value), other_dtype(value), one_more]
     make: Any = np.asarray if isinstance(value, np.ndarray) else jnp.asarray
     return [make(each) for each in changed if each is not None]
 
