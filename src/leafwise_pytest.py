@@ -61,7 +61,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch a test, and fail it if it exceeds its budgets."""
     marks = [(node.nodeid, mark) for node, mark in item.iter_markers_with_node(_BUDGET)]
     captures = item.get_closest_marker(_CAPTURES)
-    problem = marker = ""
+    marker = ""
     with contextlib.ExitStack() as blocks:
         if _LOG in item.stash:
             _budgets().watch_in(blocks, item.stash[_LOG])
@@ -74,9 +74,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 check = importlib.import_module("leafwise.debug").check_captures
                 blocks.enter_context(check(*captures.args, **captures.kwargs))
         except (TypeError, ValueError) as error:
-            problem = f"{item.nodeid}: {marker}{error}"
-        if problem:
-            pytest.fail(problem, pytrace=False)
+            pytest.fail(f"{item.nodeid}: {marker}{error}", pytrace=False)
         item.stash[_BLOCKS] = blocks
         try:
             return (yield)
@@ -109,16 +107,15 @@ def pytest_runtest_makereport(
         report.longrepr = _shown(call.excinfo, item)
     log = item.stash.get(_LOG, None)
     if log is not None and report.failed:
-        title = "leafwise: what JAX traced and compiled"
-        report.sections.append((title, _budgets().text_of(log)))
+        text = _budgets().text_of(log)
+        report.sections.append(("leafwise: what JAX traced and compiled", text))
     return report
 
 
 def _shown(error: pytest.ExceptionInfo[BaseException], item: pytest.Item) -> Any:
     """Return what pytest prints for an error: its message, and the location of the test."""
     shown: Any = error.getrepr(style="value", chain=False)
-    crash = shown.reprcrash
-    if crash is not None:
+    if (crash := shown.reprcrash) is not None:
         crash.path, crash.lineno = item.location[0], (item.location[1] or 0) + 1
         shown.reprtraceback.reprentries[-1].reprfileloc = crash
     return shown

@@ -151,10 +151,9 @@ def find_laws(names: Sequence[str], without: Sequence[str] = ()) -> tuple[Law, .
         chosen, left_out = chosen_laws("--law", names), chosen_laws("--without", without)
     except ValueError as error:
         raise UsageError(str(error)) from error
-    laws = tuple(law for law in chosen or Law if law not in left_out)
-    if not laws:
-        raise UsageError("--without: no law is left to test; to only change fields, write --fields")
-    return laws
+    if laws := tuple(law for law in chosen or Law if law not in left_out):
+        return laws
+    raise UsageError("--without: no law is left to test; to only change fields, write --fields")
 
 
 def check_class(
@@ -164,8 +163,8 @@ def check_class(
     cls = target.cls
     options = dataclasses.replace(options, until=time.process_time() + options.seconds)
     file, line = source_location(cls)
-    result = functools.partial(ClassResult, target.name, library=library_of(cls), file=file)
-    result = functools.partial(result, flattened_by=flattened_by(cls), line=line)
+    facts: Any = {"library": library_of(cls), "flattened_by": flattened_by(cls)}
+    result = functools.partial(ClassResult, target.name, file=file, line=line, **facts)
     known = set() if known is None else known
     # A class that warns would warn for each drawn value.
     with warnings.catch_warnings(action="ignore"):

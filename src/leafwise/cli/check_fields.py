@@ -105,8 +105,7 @@ _FEW: Final = 20
 
 
 def _has_leaves(drawn: tuple[Any, Any]) -> bool:
-    _, instance = drawn
-    fields = (getattr(instance, name) for name in field_names_of(instance).dynamic)
+    fields = (getattr(drawn[1], name) for name in field_names_of(drawn[1]).dynamic)
     return all(any(map(is_numeric, jax.tree_util.tree_leaves(field))) for field in fields)
 
 
@@ -126,10 +125,9 @@ def untraceable(example: Example) -> str:
                 where = where.rpartition(".")[0]  # the user's field that holds an optimizer
                 owner = owner_at(example.base, where)
             name = where.rpartition(".")[2].partition("[")[0]
-            fix = _fix_of_untraceable(owner, name, leaf)
             return without_addresses(
-                f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted "
-                f"function accepts the class\n  fix: {fix}"
+                f"{place(example.cls, where)}: JAX cannot trace {got(leaf)}, so no jitted function "
+                f"accepts the class\n  fix: {_fix_of_untraceable(owner, name, leaf)}"
             )
         raise
     base = for_jit(example.base)
@@ -196,8 +194,7 @@ def for_jit(tree: Any) -> Any:
 
 
 def _label(kind: EditKind) -> str:
-    is_structure = kind is EditKind.CONTAINER
-    return "structure" if is_structure else re.sub("^(leaf|static) ", "", kind)
+    return "structure" if kind is EditKind.CONTAINER else re.sub("^(leaf|static) ", "", kind)
 
 
 def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
@@ -211,11 +208,11 @@ def observe(example: Example, edit: Edit[Any], *, static: bool) -> FieldChange:
     if seen is None:
         return FieldChange(edit.path, static, kind, f"{edit.change}{_REFUSED}")
     verdict, note = _judge(edit, seen, kind, static=static)
-    if verdict is CheckVerdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE:
-        verdict = CheckVerdict.VIOLATION if is_own(example.cls) else CheckVerdict.WARNING
-    counts = seen.counts.traces, seen.counts.compiles
-    changed = edit.path, static, kind, edit.change, str(seen.expected)
-    return FieldChange(*changed, *counts, verdict, note)
+    is_type_violation = verdict is CheckVerdict.VIOLATION and edit.kind is EditKind.STATIC_TYPE
+    if is_type_violation and not is_own(example.cls):
+        verdict = CheckVerdict.WARNING
+    outcome = str(seen.expected), seen.counts.traces, seen.counts.compiles
+    return FieldChange(edit.path, static, kind, edit.change, *outcome, verdict, note)
 
 
 def _judge(
@@ -242,7 +239,9 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     position = next((position for position in example.positions if position.path == name), None)
     if position is None or position.make is None:
         why = "not a parameter of the constructor" if position else "computed, not in the treedef"
-        yield "value", _NOT_CHANGED if parameter_for(example.cls, name) else why
+        if parameter_for(example.cls, name):
+            why = "the constructor does not store what it is given"
+        yield "value", why
         return
 
     def is_other(edit: Edit[Any]) -> bool:
@@ -253,23 +252,21 @@ def _static_edits(example: Example, name: str) -> Iterator[FieldEdit]:
             distinct = bool(before != jax.tree_util.tree_structure(edit.edited))
         return distinct and jax_equal(edit.before, edit.after) is not True
 
-    kind, options = EditKind.STATIC_VALUE, options_of([position], [EditKind.STATIC_VALUE])
+    options = options_of([position], [EditKind.STATIC_VALUE])
     try:
         if (annotated := by_annotation(position)) is not None:
-            options = {kind: [(position, annotated)]}
+            options = {EditKind.STATIC_VALUE: [(position, annotated)]}
         yield find(edits_of(options), is_other)
     except CannotBuildError as error:
         yield "value", without_addresses(str(error)).splitlines()[0]
     except LookupError:
         yield "value", "no other value was found"
-    kind = EditKind.STATIC_TYPE
-    edits = (make_edit(kind, position, other) for other in twins(position.value))
+    others = twins(position.value)
+    edits = (make_edit(EditKind.STATIC_TYPE, position, other) for other in others)
     yield from itertools.islice(filter(None, edits), 1)
 
 
 _REFUSED: Final = ": the class refuses it"
-_NOT_CHANGED: Final = "the constructor does not store what it is given"
-_LEAF_KINDS: Final = (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE)
 
 
 def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
@@ -282,8 +279,8 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
         parameter = parameter_for(example.cls, name)
         if parameter is None or type(None) not in typing.get_args(unwrap(parameter.kind)):
             return
-    kind = EditKind.CONTAINER
-    options = options_of([position for position in inside if position.path == name], [kind])
+    itself = [position for position in inside if position.path == name]
+    options = options_of(itself, [EditKind.CONTAINER])
     before: Any = jax.tree_util.tree_structure(getattr(example.base, name))
 
     def is_other(edit: Edit[Any]) -> bool:  # flatten may decide by value what is a leaf
@@ -292,17 +289,16 @@ def _dynamic_edits(example: Example, name: str) -> Iterator[FieldEdit]:
     try:
         yield find(edits_of(options), is_other)
     except LookupError:
-        text = f"{short_repr(getattr(example.base, name))} has no leaf that could be changed"
-        yield "structure", text
+        value = short_repr(getattr(example.base, name))
+        yield "structure", f"{value} has no leaf that could be changed"
 
 
 def _leaf_edits(position: EditPosition) -> Iterator[FieldEdit]:
     leaf = position.value
-    for kind in _LEAF_KINDS:
+    for kind in (EditKind.LEAF_VALUE, EditKind.SHAPE, EditKind.DTYPE, EditKind.WEAK_TYPE):
         other = LEAF_EDITS[kind](leaf)
         if other is not None:
             change = f"{format_leaf(leaf)} -> {format_leaf(other)}"
-            edit = make_edit(kind, position, other)
-            yield edit or (_label(kind), f"{change}{_REFUSED}")
+            yield make_edit(kind, position, other) or (_label(kind), f"{change}{_REFUSED}")
         elif kind is EditKind.LEAF_VALUE:
             yield "value", f"{format_leaf(leaf)} has no elements"

@@ -186,8 +186,7 @@ def _counted(results: Sequence[ClassResult]) -> list[tuple[str, str]]:
 def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
     rows = sum(len(result.tried) for result in run.classes)
     laws = sum(len(result.laws) for result in run.classes)
-    classes = sum(not result.is_module for result in run.classes)
-    totals = [count(classes, "class", "classes")]
+    totals = [count(sum(not result.is_module for result in run.classes), "class", "classes")]
     if rows or not laws:
         totals.append(count(rows, "change", "changes"))
     if laws:

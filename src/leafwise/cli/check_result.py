@@ -38,9 +38,9 @@ def verdict_of(error: BaseException) -> CheckVerdict:
     last = traceback.extract_tb(error.__traceback__)[-1:]
     # JAX removes its own frames and adds a note that says so.
     notes = "".join(getattr(error, "__notes__", ()))
-    removed = "JAX has removed its internal frames" in notes
     home = str(Path(jax.__file__).parent)
-    by_jax = removed or any(frame.filename.startswith(home) for frame in last)
+    by_jax = any(frame.filename.startswith(home) for frame in last)
+    by_jax |= "JAX has removed its internal frames" in notes
     too_deep = isinstance(error, RecursionError | MemoryError)  # whichever frame raised it
     return CheckVerdict.ERROR if by_jax and not too_deep else CheckVerdict.NOT_CHECKED
 

@@ -136,10 +136,8 @@ def _modules(
     """Yield the modules of a place, each with its display name; add import errors to `failed`."""
     folder = Path(place)
     if place and folder.is_dir() and (_is_path(place) or not _is_package(place)):
-        loads = {
-            str(path): functools.partial(_load_file, path.resolve())
-            for path in _files_below(folder)
-        }
+        paths = list(_files_below(folder))
+        loads = {str(path): functools.partial(_load_file, path.resolve()) for path in paths}
     else:
         module = load_module(place)
         yield module, place

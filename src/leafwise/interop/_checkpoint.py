@@ -198,7 +198,11 @@ def unpack(
     if mismatches:
         lines = "".join(f"\n  {difference}" for difference in mismatches)
         error = CheckpointError(
-            f"{where}: what was saved does not fit the target{lines}\n  fix: {_FIX}", mismatches
+            f"{where}: what was saved does not fit the target{lines}\n"
+            f"  fix: restore into a target that is made like the saved tree; for a field or class "
+            f"that was renamed, pass renamed={{'.old_field': '.new_field', 'module:Old': "
+            f"'module:New'}}",
+            mismatches,
         )
         agree(error)
         raise error
@@ -213,17 +217,10 @@ def unpack(
     return cast("T", jax.tree.unflatten(jax.tree.structure(target), leaves))
 
 
-_FIX: Final = (
-    "restore into a target that is made like the saved tree; for a field or class that was "
-    "renamed, pass renamed={'.old_field': '.new_field', 'module:Old': 'module:New'}"
-)
-
-
 def _rename(saved: Record, renamed: Mapping[str, str], where: str) -> tuple[Record, dict[str, str]]:
     """Return the record under its new names, and the old path of each new one."""
     text = dump(saved)
-    missing = [old for old in renamed if dump(old) not in text]
-    if missing:
+    if missing := [old for old in renamed if dump(old) not in text]:
         raise CheckpointError(
             f"{where}: renamed has {', '.join(map(repr, missing))}, which was not saved\n"
             f"  saved: {', '.join(map(repr, saved))}"

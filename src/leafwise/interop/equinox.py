@@ -187,9 +187,8 @@ def _check_flattened(cls: Any, dynamic: list[str]) -> None:
 def _seal(self: Any) -> None:
     # With all of these on the instance, its aux_data has no sentinel, which would not survive
     # pickling, and nothing that a cached_property changes. JAX prints them.
-    cls = type(self)
     state: dict[str, Any] = object.__getattribute__(self, "__dict__")
-    for name, value in _class_attributes(cls).items():
+    for name, value in _class_attributes(type(self)).items():
         state.setdefault(name, value)
     seal(self)
 

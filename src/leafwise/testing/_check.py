@@ -14,7 +14,7 @@ from leafwise.testing import _recompilation
 from leafwise.testing._laws import keys, structure, travel
 from leafwise.testing._laws.law import Law
 from leafwise.testing._laws.libraries import ANOTHER_TREEDEF
-from leafwise.testing._laws.run import LawTest, run_law, strategy_of, try_laws
+from leafwise.testing._laws.run import LawTest, LawTrial, run_law, strategy_of
 
 _TESTS: Final[dict[Law, LawTest]] = {
     Law.FRESH_PROCESS: LawTest(travel.fresh_process, 0.2),  # first: nothing has been hashed yet
@@ -93,9 +93,9 @@ def check_pytree(
 
 
 def try_each(cls_or_strategy: Any, laws: Collection[Law], **options: Any) -> str:
-    """Test laws on the same instances, with the options of `try_laws`, and return its note."""
-    strategy = strategy_of(cls_or_strategy, "check_pytree")
-    return try_laws({law: test for law, test in _TESTS.items() if law in laws}, strategy, **options)
+    """Test laws on the same instances, with the options of `LawTrial`, and return its note."""
+    tests = {law: test for law, test in _TESTS.items() if law in laws}
+    return LawTrial(tests, strategy_of(cls_or_strategy, "check_pytree"), **options).run()
 
 
 def smallest_failure(

@@ -78,8 +78,7 @@ class _EditTrial:
                 edit = make_edit(kind, position, case.draw(strategy))
                 if edit is None:
                     continue  # the class rejects it, or converts it back
-                seen = probe.try_observe(edit.edited)
-                if seen is None:
+                if (seen := probe.try_observe(edit.edited)) is None:
                     self.refused = probe.refused
                     continue
                 if not seen.is_as_predicted:
@@ -198,8 +197,7 @@ def check_claims(
     known: dict[str, EditPosition] = {}
 
     def positions_of(x: Any) -> list[EditPosition]:
-        positions = argument_positions(x, subject.static_names) if spread else edit_positions(x)
-        return list(positions)
+        return list(argument_positions(x, subject.static_names) if spread else edit_positions(x))
 
     def check(case: Case) -> None:
         positions = positions_of(case.instance)
@@ -327,8 +325,8 @@ class OnlyOn(Generic[P, R]):
         nearest = min(explanations, key=lambda explanation: len(blamed(explanation)))
         if reasons := blamed(nearest):
             allowed = " or ".join(self.paths) or "nothing at all"
-            lines = [f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"]
-            raise RetraceError("\n  ".join([*lines, *map(str, reasons)]), (nearest,))
+            title = f"{self.__wrapped__.__name__} recompiles only on {allowed}; it did so on"
+            raise RetraceError("\n  ".join([title, *map(str, reasons)]), (nearest,))
 
     def check(
         self,

@@ -1,7 +1,4 @@
-"""Functions under test: the prediction for a call, and what JAX does.
-
-A `Subject` is any function; a `SubjectProbe` calls it with edits of one instance.
-"""
+"""Functions under test: the prediction for a call, and what JAX does."""
 
 import dataclasses
 import functools
@@ -153,10 +150,9 @@ class SubjectProbe:
     def _function_for(self, after: Signature, outcome: Outcome) -> Subject:
         own = Outcome.RETRACE if outcome is Outcome.RETRACE else Outcome.RECOMPILE
         role = own if self._given is None else None
-        _, known = self._warm.get(role) or self._start(role)
+        function, known = self._warm.get(role) or self._start(role)
         if after in known or (known and self._given is not None):
-            self._start(role)
-        function, known = self._warm[role]
+            function, known = self._start(role)
         if outcome is not Outcome.REUSE:
             known.append(after)
         return function

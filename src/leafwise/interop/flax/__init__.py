@@ -106,8 +106,7 @@ def make_serializable(cls: type) -> None:
 
 
 def _has_children(cls: type) -> bool:
-    names = field_names(cls)
-    if names is not None:
+    if (names := field_names(cls)) is not None:
         return bool(names[1])
     # A method has its instance, an equinox module the fields that equinox treats as children.
     return cls is BoundMethod or not all(
@@ -139,8 +138,7 @@ def _to_state_dict(instance: Any) -> dict[str, Any]:
     children, _, described = _one_level(instance)
     names = _fields(instance, described)
     state = {name: _flax.to_state_dict(children[name]) for name in names}
-    statics = of_kind(described.record, "static")
-    if statics:
+    if statics := of_kind(described.record, "static"):
         # `flatten_dict` joins keys by slashes, and splits them there again.
         texts = {path: dump(static).replace("/", "\\u002f") for path, static in statics.items()}
         state[_STATICS] = {path: {text: {}} for path, text in texts.items()}
@@ -163,8 +161,7 @@ def _from_state_dict(target: Any, state: Any) -> Any:
     if texts is not None:
         saved |= {path: {"static": json.loads(next(iter(text)))} for path, text in texts.items()}
         own |= {path: entry for path, entry in described.record.items() if "static" in entry}
-    changes = differences(saved, own, described.root)
-    if changes:
+    if changes := differences(saved, own, described.root):
         lines = "\n".join(f"  {difference}" for difference in changes)
         raise CheckpointError(
             f"{described.root}: the state dict does not match this target\n{lines}{_at_path()}\n"

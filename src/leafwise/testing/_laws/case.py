@@ -43,13 +43,12 @@ _OF_EDITS: Final = (
 def draw_unprinted(data: st.DataObject, strategy: st.SearchStrategy[T]) -> T:
     """Draw a value that Hypothesis does not print, since a user's ``repr`` may raise."""
     source: Any = data.conjecture_data
-    drawn: T = source.draw(strategy)
-    return drawn
+    return cast("T", source.draw(strategy))
 
 
 def choose(data: st.DataObject, values: Sequence[T]) -> T:
-    place = st.integers(0, len(values) - 1)  # faster than `sampled_from`
-    return values[draw_unprinted(data, place)]
+    # Faster than `sampled_from`.
+    return values[draw_unprinted(data, st.integers(0, len(values) - 1))]
 
 
 class Pair(NamedTuple):
@@ -100,8 +99,8 @@ class Edits:
             position, strategy = choose(self._data, fields[choose(self._data, list(fields))])
             for _ in range(number):
                 new = draw_unprinted(self._data, strategy)
-                edit = make_edit(kind, position, new) if self._is_time_left() else None
-                if edit is not None:
+                is_late = time.process_time() >= self.until
+                if not is_late and (edit := make_edit(kind, position, new)) is not None:
                     edits.append((position, edit))
         return edits
 
@@ -125,12 +124,9 @@ class Edits:
         drawn = (edited for edited in self.drawn if edited[0].role is Role.STATIC)
         return [*self.recreated, *(pair for edited in drawn for pair in self._pairs_of(*edited))]
 
-    def _is_time_left(self) -> bool:
-        return time.process_time() < self.until
-
     def _pairs_of(self, position: EditPosition, edit: Edit[Any]) -> Iterator[Pair]:
         yield Pair(edit.path, edit.before, edit.after, self._instance, edit.edited)
-        if not self._is_time_left():
+        if time.process_time() >= self.until:
             return
         if type(edit.before) is float:  # 0.0 and -0.0, which are rarely drawn
             zeros = [make_edit(edit.kind, position, zero) for zero in (0.0, -0.0)]
@@ -166,9 +162,8 @@ class Case:
         """Raise TypeError if the class is not registered with JAX."""
         flatten: Any = jax.tree_util.default_registry.flatten_one_level
         if or_default(())(flatten)(self.instance) is None:  # a law reports what it raises
-            name = self.cls.__name__
             raise TypeError(
-                f"{name} is not a pytree class: JAX treats its instances as leaves\n"
+                f"{self.cls.__name__} is not a pytree class: JAX treats its instances as leaves\n"
                 f"  fix: decorate the class with `@lw.pytree`, or register it with JAX"
             )
 
@@ -187,19 +182,15 @@ class Case:
         owner = owner_at(self.instance, path)
         by_hand = by_hand or self.law.fix + _OR_REGISTER * (not is_own(self.cls))
         fix = fix or fix_of(self.law, owner, path) or by_hand
-        lines = [
-            f"{where}: breaks the law {self.law}: {self.law.statement}",
-            f"got: {got}",
-            f"wanted: {wanted}",
-            f"fix: {fix}",
-            f"instance: {describe_instance(self.instance)}",
-        ]
-        raise LawViolation(
-            without_addresses("\n  ".join(lines)),
-            str(self.law),
-            where,
-            type(owner) if path else None,
+        text = (
+            f"{where}: breaks the law {self.law}: {self.law.statement}\n"
+            f"  got: {got}\n"
+            f"  wanted: {wanted}\n"
+            f"  fix: {fix}\n"
+            f"  instance: {describe_instance(self.instance)}"
         )
+        part = type(owner) if path else None
+        raise LawViolation(without_addresses(text), str(self.law), where, part)
 
     def check_same(self, result: Any, how: str = "", only: tuple[str, ...] | None = None) -> None:
         """Fail if a result differs from the instance, in all attributes or only some."""

@@ -81,7 +81,6 @@ def static_types(case: Case) -> None:
 
 
 def same_arguments(case: Case) -> None:
-    """Construct two instances from the same arguments."""
     if is_user_registered(case.cls):
         return  # its strategy does not tell the arguments
     try:
@@ -121,8 +120,7 @@ def _fresh_instances(case: Case) -> Iterator[tuple[str, Any]]:
 @or_default(default=True)  # a user's `==`
 def _is_plain(pair: Pair) -> bool:
     """Return whether == decides if two values are the same."""
-    equal = bool(pair.before == pair.after)
-    return equal is not is_distinct(pair.before, pair.after)
+    return bool(pair.before == pair.after) is not is_distinct(pair.before, pair.after)
 
 
 def _check_pair(case: Case, pair: Pair) -> None:
@@ -209,5 +207,4 @@ def distinct_classes(case: Case) -> None:
     own, others = case.structure(case.instance), case.structure(other)
     if case.same_structure(own, others) or case.same_structure(others, own):
         got = f"the treedef of an instance equals that of another class, {short_repr(others, 100)}"
-        wanted = "distinct treedefs: lax.cond and lax.scan would confuse the two"
-        case.fail("", got, wanted)
+        case.fail("", got, "distinct treedefs: lax.cond and lax.scan would confuse the two")

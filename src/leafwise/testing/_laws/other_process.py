@@ -118,11 +118,10 @@ def _answer(request: UnpickleRequest) -> Answer:
         return Answer(problem=f"it does not unpickle: {last}")
     try:
         path, problem = _compare(before, after, aux, request.names)
-        return Answer(path=path, problem=problem, back=pickle.dumps(before))
+        return Answer("", path, problem, pickle.dumps(before))
     except BaseException as error:  # noqa: BLE001  # user code
-        return Answer(
-            problem=f"after it was unpickled: {type(error).__name__}: {message_of(error)}"
-        )
+        text = f"{type(error).__name__}: {message_of(error)}"
+        return Answer(problem=f"after it was unpickled: {text}")
 
 
 def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) -> tuple[str, str]:
@@ -133,10 +132,9 @@ def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) ->
     levels: list[Any] = [flatten(before), flatten(after)]
     if None in levels:
         return "", "it is not a pytree: importing its module does not register the class"
-    structures = map(jax.tree_util.tree_structure, (before, after))
     own = [(name, getattr(before, name, None), getattr(after, name, None)) for name in names]
     own += [("", levels[0][1], other) for other in (levels[1][1], *aux)]
-    for name, one, other in (*own, ("", *structures)):
+    for name, one, other in (*own, ("", *map(jax.tree_util.tree_structure, (before, after)))):
         hashes: set[int] = set()
         for value in (one, other):
             with contextlib.suppress(TypeError):

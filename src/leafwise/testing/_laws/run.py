@@ -6,7 +6,7 @@ import functools
 import math
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 import hypothesis
@@ -37,8 +37,7 @@ def strategy_of(cls_or_strategy: Any, caller: str) -> "st.SearchStrategy[Any]":
     """Return the strategy for instances of a class, or the strategy that was given."""
     if isinstance(cls_or_strategy, st.SearchStrategy):
         return cls_or_strategy
-    kind = getattr(cls_or_strategy, "__origin__", cls_or_strategy)  # Box for Box[int]
-    if isinstance(kind, type):
+    if isinstance(getattr(cls_or_strategy, "__origin__", cls_or_strategy), type):  # or Box[int]
         return instances(cls_or_strategy)
     msg = f"{caller} takes a class or a strategy for its instances, got {got(cls_or_strategy)}"
     if jax.tree_util.default_registry.flatten_one_level(cls_or_strategy) is not None:
@@ -223,36 +222,57 @@ class LawTest:
 
 
 @dataclasses.dataclass
-class _Trial:
-    """Tests laws on the same instances, each until it is broken."""
+class LawTrial:
+    """Tests laws on the same instances, each until it is broken.
+
+    Errors are added to `broken` at once, so that they survive an interruption.
+    """
 
     tests: Mapping[Law, LawTest]
+    strategy: "st.SearchStrategy[Any]"
+    settings: hypothesis.settings
+    seed: int | None
     until: float
     broken: dict[Law, BaseException]
     on_law: Callable[[Law], None]
     instances: list[Any] = dataclasses.field(default_factory=list[Any])
     late: int = 0  # how many instances left no time for all edits
 
-    def try_new(self, data: st.DataObject, strategy: "st.SearchStrategy[Any]", most: int) -> None:
+    def run(self) -> str:
+        """Test the laws, and return a note if there was no time for all of them."""
+        once = hypothesis.settings(self.settings, phases=[hypothesis.Phase.generate])
+        is_whole = _draw(self._try_new, _settings_for(once, 1.0), self.seed)
+        for law in (law for law, test in self.tests.items() if test.on == "draws"):
+            again = functools.partial(self._try_again, law=law)
+            _draw(again, _settings_for(once, self.tests[law].share), self.seed)
+        few = "few changes" if is_whole else count(len(self.instances), "instance")
+        is_slow = not is_whole or 2 * self.late > len(self.instances)
+        return f"tested on {few}, as {NO_TIME}" if is_slow else ""
+
+    def _try_new(self, data: st.DataObject) -> None:
         """Draw an instance, and test laws on it and on its edits, in its share of the time."""
-        self.instances.append(draw_unprinted(data, strategy))
+        self.instances.append(draw_unprinted(data, self.strategy))
         case = self._case(self.instances[-1], data)
         case.refuse_leaf()
-        self._attempt(filter(self._is_turn, self.tests), case)
+        for law, test in self.tests.items():
+            if test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0:
+                self._attempt(law, case)
         # Last, since the other laws need instances that were never hashed.
         if of_edits := [law for law, test in self.tests.items() if test.on == "edits"]:
             started, edits = time.process_time(), case.edits
-            left = max(1, 2 + most - len(self.instances))  # more, if examples are rejected
+            # There are more instances if examples are rejected.
+            left = max(1, 2 + self.settings.max_examples - len(self.instances))
             edits.until = started + (self.until - started) / left
             with contextlib.suppress(Exception):  # of a user's flatten, which the laws report
                 edits.drawn  # noqa: B018  # cached
             self.late += time.process_time() > edits.until
-            self._attempt(of_edits, case)
+            for law in of_edits:
+                self._attempt(law, case)
         if time.process_time() > self.until:
             raise StopSearch
 
-    def try_again(self, data: st.DataObject, law: Law) -> None:
-        self._attempt([law], self._case(choose(data, self.instances), data))
+    def _try_again(self, data: st.DataObject, law: Law) -> None:
+        self._attempt(law, self._case(choose(data, self.instances), data))
         if law in self.broken or time.process_time() > self.until:
             raise StopSearch
 
@@ -261,44 +281,12 @@ class _Trial:
         others = st.integers(0, _MOST_DRAWN).map(lambda n: self.instances[n % len(self.instances)])
         return Case(Law.ROUND_TRIP, instance, data, Edits(instance, data), others)
 
-    def _is_turn(self, law: Law) -> bool:
-        test = self.tests[law]
-        return test.on == "instances" and (len(self.instances) - 1) % round(1 / test.share) == 0
-
-    def _attempt(self, laws: Iterable[Law], case: Case) -> None:
-        for law in laws:
-            if law in self.broken:
-                continue
+    def _attempt(self, law: Law, case: Case) -> None:
+        if law not in self.broken:
             self.on_law(law)
             error = _failure(dataclasses.replace(case, law=law), self.tests[law].check)
             if error is not None:
                 self.broken[law] = error
-
-
-def try_laws(
-    tests: Mapping[Law, LawTest],
-    strategy: "st.SearchStrategy[Any]",
-    *,
-    settings: hypothesis.settings,
-    seed: int | None,
-    until: float,
-    broken: dict[Law, BaseException],
-    on_law: Callable[[Law], None],
-) -> str:
-    """Test laws on the same instances, and return a note if there was no time for all of them.
-
-    Errors are added to `broken` at once, so that they survive an interruption.
-    """
-    once = hypothesis.settings(settings, phases=[hypothesis.Phase.generate])
-    trial = _Trial(tests, until, broken, on_law)
-    new = functools.partial(trial.try_new, strategy=strategy, most=settings.max_examples)
-    is_whole = _draw(new, _settings_for(once, 1.0), seed)
-    for law in (law for law, test in tests.items() if test.on == "draws"):
-        again = functools.partial(trial.try_again, law=law)
-        _draw(again, _settings_for(once, tests[law].share), seed)
-    few = "few changes" if is_whole else count(len(trial.instances), "instance")
-    is_slow = not is_whole or 2 * trial.late > len(trial.instances)
-    return f"tested on {few}, as {NO_TIME}" if is_slow else ""
 
 
 NO_TIME: Final = "there was no time for others"
@@ -315,7 +303,6 @@ _BY_HYPOTHESIS: Final = re.compile(
     re.DOTALL,
 )
 
-_SEARCH: Final = hypothesis.settings(derandomize=True, max_examples=200)
 _MOST_DRAWN: Final = 200
 """How many values are drawn to find one, and then again to simplify it."""
 
@@ -348,8 +335,9 @@ def find(strategy: Any, wanted: Callable[[Any], bool], tries: int = _MOST_DRAWN)
         left -= 20 * bool(counts.compiles)  # a compile takes as long as about 20 other draws
         return accepted
 
+    settings = hypothesis.settings(derandomize=True, max_examples=200)
     try:
-        hypothesis.find(drawn_by(is_wanted), bool, settings=_settings_for(_SEARCH, 1.0))
+        hypothesis.find(drawn_by(is_wanted), bool, settings=_settings_for(settings, 1.0))
     except (StopSearch, hypothesis.errors.HypothesisException) as error:
         if isinstance(error.__cause__, CannotBuildError):
             raise error.__cause__ from None

@@ -99,7 +99,6 @@ _NONE_FIX: Final = (
     "treedef of the children, in aux_data, depends on that"
 )
 
-
 _BY_VALUE_FIX: Final = (
     "decide by field, not by value, what is a leaf: `jax.tree.map(lambda leaf: 0, x)` has lost its "
     "leaves, and `jax.vmap` raises if given that as in_axes"
@@ -142,12 +141,11 @@ def identity_map(case: Case) -> None:
 
     x = case.instance
     once = case.attempt("jax.tree.map", jax.tree.map, identity, x)
-    two = "jax.tree.map of two equal trees"
-    same = case.same_structure(case.structure(x), case.structure(once))
-    fix = "" if same else _AUX_DATA_FIX
+    is_same = case.same_structure(case.structure(x), case.structure(once))
+    two, fix = "jax.tree.map of two equal trees", "" if is_same else _AUX_DATA_FIX
     twice = case.attempt(two, jax.tree.map, identity, x, once, by_hand=fix)
-    for mapped in (once, twice):
-        _check_map(case, mapped)
+    _check_map(case, once)
+    _check_map(case, twice)
 
 
 def stable_treedef(case: Case) -> None:
@@ -193,8 +191,7 @@ def key_paths(case: Case) -> None:
 
 
 def _follow(case: Case, x: Any, key: Any, child: Any) -> None:
-    step = jax.tree_util.keystr((key,))
-    name = step.lstrip(".")
+    name = jax.tree_util.keystr((key,)).lstrip(".")
     missing = object()
     if isinstance(key, jax.tree_util.GetAttrKey):
         part = getattr(x, key.name, missing)

@@ -34,7 +34,6 @@ Function = Callable[[Any], Any]
 
 
 def copies(case: Case) -> None:
-    """Copy with copy, deepcopy and pickle."""
     x = case.instance
     _compare(case, "copy.copy", copy.copy, lambda part: part)  # it shares the parts
     # The memo keeps arrays as they are: copying one would compile a program for each shape.
@@ -121,11 +120,11 @@ def fresh_process(case: Case) -> None:
     names = case.names.static
     level: Any = _REGISTRY.flatten_one_level(x)
     try:
-        first = pickle.dumps(x)
+        pickles = [pickle.dumps(x)]
         for value in (x, level[1], *(getattr(x, name) for name in names)):
             with contextlib.suppress(TypeError):
                 hash(value)  # a cached hash would be pickled
-        pickles = [first, pickle.dumps(x)]
+        pickles.append(pickle.dumps(x))
     except Exception:  # noqa: BLE001  # the law `copies` reports it
         return
     with contextlib.suppress(Exception):  # aux_data need not pickle
@@ -151,7 +150,6 @@ def fresh_process(case: Case) -> None:
 
 
 def transformations(case: Case) -> None:
-    """Pass an instance through each transformation."""
     x = case.instance
     leaves, structure = case.flatten(x)
     if not all(map(is_numeric, leaves)):
@@ -187,13 +185,14 @@ def _checkpoint(function: Function, x: Any) -> Any:
 
 
 def _vmap(function: Function, x: Any) -> Any:
-    mapped = jax.vmap(function)(jax.tree.map(_twice, x))
-    return jax.tree.map(_first, mapped)
+    return jax.tree.map(_first, jax.vmap(function)(jax.tree.map(_twice, x)))
 
 
 def _grad(function: Function, x: Any) -> Any:
     def total(tree: Any) -> Any:
-        return _sum_of_floats(function(tree))
+        leaves = jax.tree_util.tree_leaves(function(tree))
+        numbers = [leaf for leaf in leaves if jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact)]
+        return sum((jnp.sum(jnp.real(leaf)).astype(float) for leaf in numbers), jnp.zeros(()))
 
     gradient: Any = jax.grad(total, allow_int=True)
     return jax.eval_shape(gradient, x)
@@ -235,18 +234,10 @@ def _first(leaf: Any) -> Any:
     return leaf[0] if is_key(leaf) else jax.device_put(np.asarray(leaf)[0])
 
 
-def _sum_of_floats(tree: Any) -> Any:
-    """Return a real number that depends on each float and complex leaf."""
-    leaves = jax.tree_util.tree_leaves(tree)
-    numbers = [leaf for leaf in leaves if jnp.issubdtype(jax.typeof(leaf).dtype, jnp.inexact)]
-    return sum((jnp.sum(jnp.real(leaf)).astype(float) for leaf in numbers), jnp.zeros(()))
-
-
 def no_tracer_leaks(case: Case) -> None:
     """Flatten and unflatten inside a trace under `jax.checking_leaks`."""
     x = case.instance
-    leaves = case.flatten(x)[0]
-    if not all(map(is_numeric, leaves)):
+    if not all(map(is_numeric, case.flatten(x)[0])):
         return
 
     def function(traced: Any) -> Any:

@@ -11,7 +11,7 @@ import re
 import sys
 import types
 import typing
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Final, TypeVar
 
 import hypothesis
@@ -88,12 +88,10 @@ def strategy_for(kind: Any, where: FieldContext, default: Any = EMPTY) -> Strate
     cls = origin_of(kind)
     if not is_inside and (is_user_registered(kind) or is_user_registered(cls)):
         return _from_hypothesis(kind, where)
-    plain = plain_values(kind, where)
-    if plain is not None:
+    if (plain := plain_values(kind, where)) is not None:
         return plain
     rules = (make for means, make in _RULES if means(kind))
-    make = entry_of(_BY_ORIGIN, cls) or next(rules, None)
-    if make is not None:
+    if make := entry_of(_BY_ORIGIN, cls) or next(rules, None):
         return make(kind, where)
     if says_nothing(kind):
         return _anything(kind, where, default)
@@ -119,11 +117,10 @@ def _is_hashable(kind: Any) -> bool:
 def _annotated(kind: Any, where: FieldContext, default: Any) -> Strategy:
     """Return a strategy for ``Annotated``, whose metadata may be a strategy or limits."""
     inner: Any = kind.__origin__
-    remarks: list[Any] = list(kind.__metadata__)
-    for remark in reversed(remarks):
+    for remark in reversed(kind.__metadata__):
         if isinstance(remark, st.SearchStrategy):
             return remark
-    limits = [each for each in remarks if type(each).__module__ == "annotated_types"]
+    limits = [mark for mark in kind.__metadata__ if type(mark).__module__ == "annotated_types"]
     if not limits or not (typing.get_args(inner) or is_registered(inner)):
         return strategy_for(inner, where, default)
     if inner in (int, float):  # a huge size would make a huge array
@@ -242,8 +239,7 @@ _COLLECTIONS: Final[dict[Any, type]] = {
     **{kind: kind for kind in (list, tuple, set, frozenset)},
     collections.abc.Set: frozenset,
     # A tuple, since it can be a static, and be iterated twice.
-    **dict.fromkeys((collections.abc.Sequence, collections.abc.Collection), tuple),
-    **dict.fromkeys((Iterable, Iterator), tuple),
+    **dict.fromkeys((Sequence, Collection, Iterable, Iterator), tuple),
 }
 
 
@@ -408,8 +404,7 @@ _KEY: Final = re.compile("(?i)^(prng_?)?(key|rng)$|_(key|rng)$")
 def is_static(cls: Any, parameter: Parameter) -> bool:
     """Return whether a parameter's field is static: flatten does not make it a leaf."""
     name = parameter.name
-    names = field_names(cls)
-    if names is not None:
+    if (names := field_names(cls)) is not None:
         return name in names[0]
     fields = getattr(cls, "__dataclass_fields__", None) or signature_of(cls).parameters
     instance = instance_with(cls, {field: object() for field in fields})
@@ -426,9 +421,8 @@ def _held_in_module(cls: Any, name: str) -> list[Any]:
 
 def _is_field(cls: Any, name: str) -> bool:
     """Return whether a parameter is a declared field, or could be one."""
-    fields = getattr(cls, "__dataclass_fields__", None)
-    if fields is not None:
-        return name in fields
+    if hasattr(cls, "__dataclass_fields__"):
+        return name in cls.__dataclass_fields__
     return hasattr(cls, "__attrs_attrs__") or hasattr(cls, "_fields")
 
 
@@ -447,17 +441,17 @@ class InstancePlan:
     ) -> None:
         self.cls: Any = origin_of(kind)
         self.where = where
-        self.parameters = parameters_of(self.cls)
+        self.parameters: list[Parameter] = []
         self._given = {n: each for n, each in (overrides or {}).items() if each is not ...}
         self._never_default = set(overrides or {})
         self._refused: int | None = 0  # None once the class accepted something
         self._drawn: dict[str, Strategy] = {}  # other parameters keep their defaults
         bound = bindings_of(kind)
-        for place, each in enumerate(self.parameters):
-            bindings = bound.get(each.owner, {})
-            kind = substitute(each.kind, bindings)
-            self.parameters[place] = parameter = dataclasses.replace(each, kind=kind)
-            if each.name not in self._given:
+        for written in parameters_of(self.cls):
+            bindings = bound.get(written.owner, {})
+            parameter = dataclasses.replace(written, kind=substitute(written.kind, bindings))
+            self.parameters.append(parameter)
+            if parameter.name not in self._given:
                 self._plan(parameter, bindings)
 
     def _plan(self, parameter: Parameter, bindings: Mapping[Any, Any]) -> None:
@@ -540,11 +534,11 @@ class InstancePlan:
         try:
             return draw(self._drawn[parameter.name])
         except (CannotBuildError, UnsatisfiedAssumption, InvalidArgument):
-            has_default = parameter.default is not EMPTY
-            values = [parameter.default] * has_default or _held_in_module(self.cls, parameter.name)
-            if not values:
-                raise
-            return draw(st.sampled_from(values))
+            if parameter.default is not EMPTY:
+                return parameter.default
+            if values := _held_in_module(self.cls, parameter.name):
+                return draw(st.sampled_from(values))
+            raise
 
     def _give_up(self, error: BaseException) -> None:
         name = self.cls.__name__

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from leafwise.errors import CannotBuildError
-from leafwise.testing.strategies._constructor import FieldContext
+from leafwise.testing.strategies._constructor import FieldContext, origin_of
 
 Strategy: TypeAlias = st.SearchStrategy[Any]
 
@@ -283,7 +283,6 @@ def _shapes_of_plain_arrays(draw: st.DrawFn) -> tuple[int, ...]:
 
 def array_values(kind: Any) -> Strategy:
     """Return a strategy for arrays whose annotation has at most a dtype and a number of axes."""
-    numpy = (typing.get_origin(kind) or kind) is np.ndarray
     shape: Strategy = _shapes_of_plain_arrays()
     dtype: Any = None
     said = typing.get_args(kind)  # np.ndarray[shape, np.dtype[scalar]]
@@ -294,7 +293,7 @@ def array_values(kind: Any) -> Strategy:
         scalars = typing.get_args(said[1])
         if scalars and isinstance(scalars[0], type):
             dtype = concrete_scalar(scalars[0])
-    return arrays(shape, dtype, numpy=numpy)
+    return arrays(shape, dtype, numpy=origin_of(kind) is np.ndarray)
 
 
 _CONCRETE: Final[dict[Any, type]] = {

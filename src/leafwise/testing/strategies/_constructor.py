@@ -38,12 +38,10 @@ def issubclass_of(kind: Any, *bases: type) -> bool:
     return isinstance(origin_of(kind), type) and issubclass(origin_of(kind), bases)
 
 
+@or_default(None)  # an annotation may be unhashable
 def entry_of(table: Mapping[Any, Any], kind: Any) -> Any:
-    """Return the entry of a table for an annotation, or None; an annotation may be unhashable."""
-    try:
-        return table.get(kind)
-    except TypeError:
-        return None
+    """Return the entry of a table for an annotation, or None."""
+    return table.get(kind)
 
 
 _KNOWN: Final[dict[Any, Any]] = vars(types_of_hypothesis)["_global_type_lookup"]  # no public API
@@ -82,9 +80,8 @@ def is_abstract(cls: Any) -> bool:
 def subclasses_of(cls: type) -> list[type]:
     """Return the subclasses of a class: those that can be imported, if any, else all."""
     direct: list[type] = type.__subclasses__(cls)
-    every = [found for each in direct for found in (each, *subclasses_of(each))]
-    below = list(dict.fromkeys(every))
-    return list(filter(is_importable, below)) or below
+    below = dict.fromkeys(sub for each in direct for sub in (each, *subclasses_of(each)))
+    return list(filter(is_importable, below)) or list(below)
 
 
 def is_made_in_python(kind: Any) -> bool:
@@ -210,8 +207,7 @@ def call(cls: Any, arguments: dict[str, Any]) -> Any:
     """Construct an instance; parameters without an argument keep their defaults."""
     named = dict(arguments)
     first = [each.name for each in parameters(cls) if not each.by_name and each.name in named]
-    positional = [named.pop(name) for name in first]
-    return cls(*positional, **named)
+    return cls(*[named.pop(name) for name in first], **named)
 
 
 _DEPTH: Final = 3
@@ -287,10 +283,10 @@ def bindings_of(kind: Any) -> dict[Any, Mapping[Any, Any]]:
         bindings = dict(zip(parameters, arguments, strict=True)) if fits else {}
         found.setdefault(cls, bindings)
         for base in cls.__dict__.get("__orig_bases__", cls.__bases__):
-            origin = typing.get_origin(base) or base
+            origin = origin_of(base)
             if isinstance(origin, type) and origin is not object:
                 inner = [substitute(each, bindings) for each in typing.get_args(base)]
                 visit(origin, tuple(inner))
 
-    visit(typing.get_origin(kind) or kind, typing.get_args(kind))
+    visit(origin_of(kind), typing.get_args(kind))
     return found

@@ -122,13 +122,11 @@ def edit_positions(
     """Yield all positions in a pytree, outer ones first; `arguments` are those it was made from."""
     opened = open_node(value)
     cls: Any = type(value)
+    role = Role.LEAF if opened is None else Role.CONTAINER if cls in _CONTAINERS else Role.STATIC
+    if role is not Role.STATIC or isinstance(value, enum.Enum):  # a node, by `register_static`
+        yield EditPosition(path, role, value, _itself, around, owner, name)
     if opened is None:
-        yield EditPosition(path, Role.LEAF, value, _itself, around, owner, name)
         return
-    if cls in _CONTAINERS:
-        yield EditPosition(path, Role.CONTAINER, value, _itself, around, owner, name)
-    if isinstance(value, enum.Enum):  # it may be a node, by `register_static`
-        yield EditPosition(path, Role.STATIC, value, _itself, around, owner, name)
     has_attributes = cls not in (*_CONTAINERS, jax.tree_util.Partial)
     names = field_names_of(value) if has_attributes else FieldNames((), ())
     node, children = opened
@@ -146,9 +144,8 @@ def edit_positions(
     for name in names.static:
         parameter = parameter_for(cls, name) if arguments else None
         make = functools.partial(_remake, cls, arguments, parameter.name) if parameter else None
-        held = getattr(value, name)
         where = f"{path}.{name}".lstrip(".")
-        yield from _static_positions(held, where, make, around, value, name)
+        yield from _static_positions(getattr(value, name), where, make, around, value, name)
 
 
 def _check_kept(made: Any, place: int, new: Any) -> None:
@@ -177,19 +174,14 @@ def _arguments_of(instance: Any, static: tuple[str, ...]) -> dict[str, Any]:
     named = ((parameter_for(cls, name), name) for name in field_order(instance))
     arguments = {param.name: getattr(instance, name) for param, name in named if param}
     again = call(cls, arguments)
-    return arguments if _is_same(instance, again, static) else {}
+    if any(is_distinct(getattr(instance, name), getattr(again, name)) for name in static):
+        return {}
+    leaves, others = map(jax.tree_util.tree_leaves, (instance, again))
+    return arguments if len(leaves) == len(others) and all(map(same_leaf, leaves, others)) else {}
 
 
 def _remake(cls: Any, arguments: dict[str, Any], name: str, new: Any) -> Any:
     return call(cls, {**arguments, name: new})
-
-
-def _is_same(one: Any, other: Any, static: tuple[str, ...]) -> bool:
-    """Return whether no difference between two instances of a class is known."""
-    if any(is_distinct(getattr(one, name), getattr(other, name)) for name in static):
-        return False
-    leaves = [jax.tree_util.tree_leaves(instance) for instance in (one, other)]
-    return len(leaves[0]) == len(leaves[1]) and all(map(same_leaf, *leaves))
 
 
 def _static_positions(
@@ -204,12 +196,9 @@ def _static_positions(
 
         def replace(new: Any, step: str = step) -> Any:
             if is_record:
-                return dataclasses.replace(cast("Any", value), **{step.removeprefix("."): new})
-            return copy_with_parts(value, cast("Parts", parts), {step: new})
+                changed = dataclasses.replace(cast("Any", value), **{step.removeprefix("."): new})
+            else:
+                changed = copy_with_parts(value, cast("Parts", parts), {step: new})
+            return cast("Change", make)(changed)
 
-        make_part = None if make is None else _chained(replace, make)
-        yield from _static_positions(part, path + step, make_part, around)
-
-
-def _chained(first: Change, then: Change) -> Change:
-    return lambda new: then(first(new))
+        yield from _static_positions(part, path + step, make and replace, around)

@@ -190,8 +190,8 @@ def _other_static_arrays(value: StaticArray) -> list[Any]:
 
 def _raw_arrays(value: Any) -> list[Any]:
     """Return arrays, which should not be statics but which some libraries accept."""
-    elements = np.asarray(value)
-    changed = [other_value(value), other_shape(value), other_dtype(value), elements[None]]
+    one_more = np.asarray(value)[None]
+    changed = [other_value(value), other_shape(value), other_dtype(value), one_more]
     make: Any = np.asarray if isinstance(value, np.ndarray) else jnp.asarray
     return [make(each) for each in changed if each is not None]
 
@@ -237,8 +237,7 @@ def options_of(
     positions = [position for position in positions if position.make is not None]
     for kind in kinds:
         for position in positions:
-            strategy = _others(kind, position)
-            if strategy is not None:
+            if (strategy := _others(kind, position)) is not None:
                 found.setdefault(kind, []).append((position, strategy))
     return found
 
@@ -343,10 +342,7 @@ def edits(
 def edits_of(draw: st.DrawFn, options: Options) -> Edit[Any]:
     kind = draw(st.sampled_from(list(options)))
     position, strategy = draw(st.sampled_from(options[kind]))
-    edit = make_edit(kind, position, draw(strategy))
-    if edit is None:
-        hypothesis.reject()
-    return edit
+    return make_edit(kind, position, draw(strategy)) or hypothesis.reject()
 
 
 @or_default(None)  # a user's checks
@@ -396,8 +392,8 @@ def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[Argume
         other = or_default(None)(call)(cls, changed)
         if other is None:  # a user's checks refuse it
             continue
-        its = stored_attributes(other)
-        if any(_is_other(held[name], its.get(name)) for name in names):
+        stored = stored_attributes(other)
+        if any(_is_other(held[name], stored.get(name)) for name in names):
             yield ArgumentEdit(argument, (arguments, changed), one, other)
 
 

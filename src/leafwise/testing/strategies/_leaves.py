@@ -35,8 +35,8 @@ def same_leaf(one: Any, other: Any) -> bool:
         one, other = (leaf[...] if is_ref(leaf) else leaf for leaf in (one, other))
     except jax.errors.JaxRuntimeError:  # an unpickled array may be unreadable
         return True
-    mine, its = data_of(one), data_of(other)
-    return mine.tobytes() == its.tobytes() if mine.dtype != object else seems_equal(mine, its)
+    data, others = data_of(one), data_of(other)
+    return seems_equal(data, others) if data.dtype == object else data.tobytes() == others.tobytes()
 
 
 def is_ref(leaf: Any) -> bool:
@@ -82,19 +82,15 @@ def other_value(leaf: Any) -> Any:
 
 
 def other_shape(leaf: Any) -> Any:
-    shape = jax.typeof(leaf).shape
-    if not shape:
-        longer = 2
-    elif getattr(leaf, "committed", False):
-        longer = 2 * shape[0] or 1  # a sharded axis must remain divisible
-    else:
-        longer = shape[0] + 1
-    shape = (longer, *shape[1:])
+    aval = jax.typeof(leaf)
+    first = aval.shape[0] + 1 if aval.shape else 2
+    if aval.shape and getattr(leaf, "committed", False):
+        first = 2 * aval.shape[0] or 1  # a sharded axis must remain divisible
+    shape = (first, *aval.shape[1:])
     if is_key(leaf):
         data = jax.random.key_data(leaf)
         keys = jnp.zeros((*shape, *data.shape[leaf.ndim :]), data.dtype)
         return _placed_like(leaf, jax.random.wrap_key_data(keys, impl=jax.random.key_impl(leaf)))
-    aval = jax.typeof(leaf)
     return _ones(leaf, shape, aval.dtype, aval.weak_type)
 
 
