@@ -10,8 +10,7 @@ from leafwise._objects.source.call_site import Site, short_file
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
 """What JAX did. A cache hit is a compile that JAX's cache on disk saved."""
 
-Place: TypeAlias = Annotated[str, "file:line"]
-"""Empty if it is not known."""
+Place: TypeAlias = Annotated[str, "file:line"]  # empty if it is not known
 
 
 @dataclasses.dataclass

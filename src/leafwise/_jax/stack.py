@@ -91,11 +91,9 @@ _TRACERS: Final = {"trace_to_jaxpr", "trace_to_jaxpr_nocache", "trace_to_jaxpr_d
 
 
 def frames_of_jax(frame: types.FrameType | None) -> Iterator[tuple[str, str, types.FrameType]]:
-    """Yield JAX's frames from one outwards: module below ``jax._src``, function name, frame.
-
-    The module is read first: under an audit hook, such as that of filelock, which JAX imports if it
-    is installed, Python takes 0.4 us to get the code of a frame.
-    """
+    """Yield JAX's frames from one outwards: module below ``jax._src``, function name, frame."""
+    # The module is read first: under an audit hook, such as that of filelock, which JAX imports if
+    # it is installed, Python takes 0.4 us to get the code of a frame.
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
         if name.startswith("jax._src."):
@@ -234,10 +232,8 @@ def is_jit_off() -> bool:
 
 
 def functions_inside() -> list[tuple[tuple[str, int], Any]] | None:
-    """Return the file and line, and the jaxpr, of each function inside this thread's trace.
-
-    They were traced in it, or before: then JAX reuses the jaxpr. None if unknown.
-    """
+    """Return file and line, and jaxpr, of each function inside this thread's trace, or None."""
+    # They were traced in it, or before: then JAX reuses the jaxpr.
     return _functions_inside() if Internal.REUSED.is_known(_probe) else None
 
 

@@ -195,8 +195,7 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
         return ""
     code, values = frames[places[0]].f_code, locals_of(frames[places[0]])
     instance = values.get(code.co_varnames[0])
-    cls = instance if isinstance(instance, type) else type(instance)
-    name = cls.__name__
+    name = (instance if isinstance(instance, type) else type(instance)).__name__
     reads = f"`{name}.{code.co_name}` reads {' and '.join(map('`{}`'.format, paths))}"
     above = frames[places[-1] + 1 :]
     root = re.split(r"\W", paths[0])[0]
