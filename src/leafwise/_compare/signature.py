@@ -1,7 +1,4 @@
-"""The record of one call: everything that decides whether JAX reuses a program for it, and why not.
-
-`nearest` explains a call against several earlier ones, `differences` against one.
-"""
+"""The record of one call: all that decides whether JAX reuses a program for it, and why not."""
 
 import dataclasses
 import inspect

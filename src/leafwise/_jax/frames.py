@@ -71,8 +71,7 @@ def _is_unfiltered(cause: BaseException) -> bool:
 
 def exclude_file(file: str) -> None:
     """Make JAX remove the frames of a file wherever it removes its own."""
-    internal = _tracebacks()
-    exclude = None if internal is None else getattr(internal[1], "register_exclusion", None)
+    exclude: Any = getattr(inside("traceback_util"), "register_exclusion", None)
     if exclude is not None:
         exclude(file)
 

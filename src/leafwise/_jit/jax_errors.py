@@ -88,14 +88,9 @@ class Explaining(Block):
     def __enter__(self) -> None:
         keep_frames()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Add a note to the exception, if the trees that JAX compared are known."""
-        kept = release_frames()
+        kept, (_, error, _) = release_frames(), exception
         if not isinstance(error, Exception):
             return
         lines: list[str] = []

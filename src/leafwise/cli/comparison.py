@@ -1,8 +1,4 @@
-"""`leafwise compare`: how two runs of a script differ, from their reports.
-
-Programs of the same function are matched, equal ones first. What all programs of a process
-share is compared once.
-"""
+"""`leafwise compare`: how two runs of a script differ, from their reports."""
 
 import dataclasses
 import itertools
