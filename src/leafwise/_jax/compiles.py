@@ -107,11 +107,8 @@ _listeners: tuple[Listener, ...] = ()
 
 
 def listen_to_compiles(listener: Listener) -> bool:
-    """Call `listener` with each program, on the thread that is about to compile it.
-
-    An exception that it raises ends the user's call before the compile. Return whether it will be
-    called: False where JAX does not show its programs.
-    """
+    """Call `listener` with each program before its compile; return whether JAX shows them."""
+    # On the thread that compiles it: an exception that it raises ends the user's call.
     return Internal.COMPILES.is_known(_probe) and _listen(listener)
 
 

@@ -28,13 +28,11 @@ Frames: TypeAlias = tuple[Frame, ...]
 
 
 class Statement(NamedTuple):
-    """What the operations created by one piece of code have in common.
-
-    ``label`` has the primitive, its direction and the operation. It is empty for operations that
-    JAX's own functions and derivative rules created, whose number says nothing about user code.
-    """
+    """What the operations created by one piece of code have in common."""
 
     frames: Frames
+    # The primitive, its direction and the operation; empty for operations that JAX's own functions
+    # and derivative rules created, whose number says nothing about user code.
     label: str = ""
 
 
@@ -61,10 +59,7 @@ class Operations(NamedTuple):
 
 
 def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Operations:
-    """Count the operations of a StableHLO module by the code that created them.
-
-    It takes about 5 us per operation. `stack` has files and lines around the call.
-    """
+    """Count the operations of a StableHLO module by the code that created them, in 5 us each."""
     reader = _LocationReader()
     constants = Counter[Frames]()
     own: dict[str, Counter[tuple[Statement, Any]]] = {}

@@ -44,12 +44,10 @@ def processes() -> Processes | None:
 def exchange(
     here: Processes, name: str, text: str, timeout: float, start: int = 0
 ) -> dict[int, str]:
-    """Return the texts of all processes by index, once all have called this with the same name.
-
-    The n-th call with a name matches the n-th call of the others, counted from `start`.
-    """
+    """Return the texts of all processes by index, once all have called this with the same name."""
     if here is _left:
         raise MissingError(None, "its JAX client is shut down: it must be restarted")
+    # The n-th call with a name matches the n-th call of the others, counted from `start`.
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)

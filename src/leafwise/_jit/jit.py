@@ -470,11 +470,9 @@ def jit_with_log(
     *,
     is_authors: bool = False,
 ) -> Any:
-    """Return a function jitted by `jax.jit`, with a log of its programs.
-
-    If its author wrote `leafwise.jit`, it warns about storms, adds notes to JAX's errors, and
-    makes parameters static that are annotated so.
-    """
+    """Return a function jitted by `jax.jit`, with a log of its programs."""
+    # If its author wrote `leafwise.jit`, it warns about storms, adds notes to JAX's errors, and
+    # makes parameters static that are annotated so.
     if inspect.isgeneratorfunction(fun):
         return JIT(fun, **options)  # which raises
     statics = static_arguments(fun, options.get("static_argnums"), options.get("static_argnames"))
