@@ -58,16 +58,13 @@ def are_recreated(one: Any, other: Any) -> bool:
 def changed_parts(
     one: Any, other: Any, name: str = "", reads: "frozenset[str] | None" = None
 ) -> list[Change]:
-    """Return the values that differ between two functions or objects, by their names in the code.
-
-    Attributes of the object that its code does not read are left out, if `reads` is known.
-    """
+    """Return the values that differ between two functions or objects, by their names in code."""
     changes: dict[str, Change] = {}
     with contextlib.suppress(Exception):  # code of the values' own classes
         for path, mine, its in differences(one, other, BY_CONTENT):
             first = re.match(r"(?:\.__self__)?\.(?!__|(?:func|args|keywords)\b)(\w+)", path)
             if reads is not None and first is not None and first[1] not in reads:
-                continue
+                continue  # its code does not read the attribute
             # Before what only a function of another definition has, or just JAX's record of it.
             at = re.split(_OF_A_FUNCTION, path, maxsplit=1)[0]
             parts = mine[at], its[at]

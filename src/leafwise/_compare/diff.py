@@ -18,7 +18,7 @@ from leafwise._findings.words import count
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got
 from leafwise._trees.equality import StaticPair, is_distinct, jax_equal
-from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder
+from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import StructureMismatchError, TreeError
 
@@ -141,7 +141,7 @@ class _VerbatimLeaf(Leaf):
 def _recorded(label: str, tree: Any) -> RecordedTree:
     """Return the record of one tree, with the values of all leaves in ``numbers``."""
     to_leaf = LeafRecorder()
-    walk = TreeWalk(lambda value: (_leaf_of(to_leaf(value), value), value), LEAF_TYPES)
+    walk = TreeWalk(lambda value: (_leaf_of(to_leaf(value), value), value))
     child = walk.node_or_leaf(tree)
     pairs: list[tuple[Leaf, Any]] = walk.leaves
     root = Node(tuple, None, ((), ()), [label], [child], 0, len(pairs))

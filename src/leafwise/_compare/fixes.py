@@ -41,15 +41,12 @@ def fix(text: str, act: Act | None = None) -> Advice:
 
 
 class StaticFacts(NamedTuple):
-    """The facts that word a static: how its field compares functions, and where in it they differ.
-
-    For a static leaf under `equinox.filter_jit`, also the class of the object that holds it, and
-    how many leaves the object has; for a static argument, the names in the code of its function,
-    and the line that makes it.
-    """
+    """The facts that word a static: how its field compares functions, and where they differ."""
 
     by: str | None
     path: str
+    # Of a static leaf under `equinox.filter_jit`: the class of its holder, and how many leaves that
+    # has. Of a static argument: the names in the code of its function, and the line that makes it.
     cls: type = object
     leaves: int = 0
     reads: frozenset[str] | None = None

@@ -1,7 +1,4 @@
-"""The record of one call: everything that decides whether JAX reuses a program for it, and why not.
-
-`nearest` explains a call against several earlier ones, `differences` against one.
-"""
+"""The record of one call: all that decides whether JAX reuses a program for it, and why not."""
 
 import dataclasses
 import inspect
@@ -22,14 +19,7 @@ from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import got, shorten
 from leafwise._statics.key import argument_value
 from leafwise._trees.equality import How, StaticPair, same_entry
-from leafwise._trees.leaves import (
-    LEAF_TYPES,
-    Leaf,
-    LeafKind,
-    LeafRecorder,
-    device_order,
-    same_program,
-)
+from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, device_order, same_program
 from leafwise._trees.nodes import Node, TreeWalk, walk
 
 _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -216,9 +206,7 @@ def signature(
     return record(args, named, statics, filtered=filter_jit)
 
 
-_OPTIONS: Final = frozenset(
-    {"donate_argnums", "donate_argnames", "keep_unused", "inline", "device"}
-)
+_OPTIONS: Final = {"donate_argnums", "donate_argnames", "keep_unused", "inline", "device"}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -249,12 +237,9 @@ class StaticArguments:
 
 def _as_tuple(expected: str, given: Any, kind: type) -> tuple[Any, ...]:
     """Return one item, several or None as a tuple, or raise if an item has another type."""
-    if given is None:
-        items: tuple[Any, ...] = ()
-    elif isinstance(given, Iterable) and not isinstance(given, str | bytes):
-        items = tuple(given)
-    else:
-        items = (given,)
+    given = () if given is None else given
+    is_several = isinstance(given, Iterable) and not isinstance(given, str | bytes)
+    items: tuple[Any, ...] = tuple(given) if is_several else (given,)
     wrong = [item for item in items if not isinstance(item, kind)]
     if wrong:
         raise TypeError(f"{expected}, got {got(wrong[0])}")
@@ -278,7 +263,7 @@ def record(
         (static if place in static_places else dynamic)[f"args[{place}]"] = arg
     for name in sorted(kwargs):
         (static if name in statics.names else dynamic)[f"kwargs[{name!r}]"] = kwargs[name]
-    walk = TreeWalk(LeafRecorder(filtered=filtered, abstract=abstract), LEAF_TYPES)
+    walk = TreeWalk(LeafRecorder(filtered=filtered, abstract=abstract))
     children = list(map(walk.node_or_leaf, dynamic.values()))
     named = tuple(static), tuple(static.values())
     root = Node(tuple, None, named, list(dynamic), children, 0, len(walk.leaves))
@@ -318,11 +303,7 @@ def nearest(
     placed: bool = False,
     shared: frozenset[tuple[str, ReasonKind]] = frozenset(),
 ) -> Explanation:
-    """Explain a call against the earlier call that leads to the cheapest outcome.
-
-    Among several such calls, it prefers one with fewer differences, then one with equal shapes,
-    then one whose differences are `shared`, by path and kind, with other calls.
-    """
+    """Explain a call against the earlier call that leads to the cheapest outcome."""
     if len(earlier) == 1:  # nothing to choose from
         return differences(earlier[0], after, placed=placed)
     best: tuple[tuple[Any, ...], Explanation] | None = None
@@ -333,8 +314,8 @@ def nearest(
             number = len(joined(merged(found.reasons)))
         kinds = {(reason.path, reason.kind) for reason in found.reasons}
         is_resized = any(kind is ReasonKind.SHAPE for _, kind in kinds)
-        is_other = not kinds <= shared
-        order = (found.outcome.severity, number, is_resized, is_other, -place)
+        # Then prefer fewer differences, equal shapes, and those `shared` with other calls.
+        order = found.outcome.severity, number, is_resized, not kinds <= shared, -place
         if best is None or order < best[0]:
             best = order, dataclasses.replace(found, nearest=place)
     return Explanation(Outcome.RETRACE) if best is None else best[1]

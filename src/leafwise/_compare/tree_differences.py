@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,7 @@ from leafwise._objects.classes import distinct_names
 from leafwise._objects.locks import cached_property
 from leafwise._objects.source.code import is_redefinition
 from leafwise._objects.stand_ins import MISSING, Verbatim
-from leafwise._trees.equality import (
-    How,
-    StaticPair,
-    first_difference,
-    jax_equal,
-    same_entry,
-    verdict_of,
-)
+from leafwise._trees.equality import StaticPair, first_difference, jax_equal, same_entry, verdict_of
 from leafwise._trees.leaves import Leaf, LeafKind, format_sharding, same_dispatch, same_lowering
 from leafwise._trees.nodes import Node, walk
 
@@ -224,7 +217,9 @@ def _step_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
                 yield Reason(path + step, kind, retrace, MISSING, present, cause)
 
 
-def _static_reasons(path: str, mine: Node, its: Node, other: How = "!=") -> Iterator[Reason]:
+def _static_reasons(
+    path: str, mine: Node, its: Node, other: Literal["!=", "equal"] = "!="
+) -> Iterator[Reason]:
     """Compare the statics of two nodes of one class: by a leafwise key, or else as `other`."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     later = dict(zip(its.names, its.values, strict=True))
@@ -274,13 +269,11 @@ def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
 
 
 def _traced_leaf_reasons(mine: Leaf, its: Leaf, *, config_differs: bool) -> Iterator[Reason]:
-    """Yield the differences between two traced leaves, without the path.
-
-    If the configuration differs, it explains avals that differ in nothing else.
-    """
+    """Yield the differences between two traced leaves, without the path."""
     if mine == its or LeafKind.INVALID in (mine.kind, its.kind):
         return
     traced: list[Reason] = []
+    # If the configuration differs, it explains avals that differ in nothing else.
     if mine.aval != its.aval and not (config_differs and mine.facts == its.facts):
         traced = aval_reasons("", mine, its)
         yield from traced

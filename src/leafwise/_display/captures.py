@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from leafwise._findings.records import CapturesRecord, StaleCaptureRecord
+from leafwise._findings.records import CapturesRecord
 from leafwise._findings.words import clean, count, cut, size
 
 _COLUMNS: Final = ("name", "treatment", "bytes", "value", "where")
 _MOST_ROWS: Final = 200
 _LONGEST: Final = 200
-_LARGE: Final = 2**20
-"""From this many bytes on there is a warning."""
+_LARGE: Final = 2**20  # from this many bytes on there is a warning
 
 
 def captures_lines(captured: CapturesRecord) -> Iterator[str]:
@@ -39,29 +38,20 @@ def captures_lines(captured: CapturesRecord) -> Iterator[str]:
         )
 
 
-def _stale_text(function: str, stale: StaleCaptureRecord) -> str:
-    """Return what a call used of a capture that has changed since, and the fix."""
-    texts = stale.name, stale.before, stale.after
-    path, before, after = (cut(text, _LONGEST) for text in texts)
-    read = f" (read at {clean(stale.line)})" if stale.line else ""
-    return (
-        f"{clean(function)} used {path} = {before}, "
-        f"which was {after} by then{read}: pass it as an argument"
-    )
-
-
-def stale_calls(several: Iterable[CapturesRecord]) -> list[tuple[str, str]]:
-    """Return each call that used an old value of a capture, and what it used."""
-    return [
-        (stale.call, _stale_text(captured.function, stale))
-        for captured in several
-        for stale in captured.stale
-    ]
+def stale_calls(several: Iterable[CapturesRecord]) -> Iterator[tuple[str, str]]:
+    """Yield each call that used an old value of a capture, and what it used, with the fix."""
+    for captured in several:
+        for stale in captured.stale:
+            texts = stale.name, stale.before, stale.after
+            path, before, after = (cut(text, _LONGEST) for text in texts)
+            read = f" (read at {clean(stale.line)})" if stale.line else ""
+            used = f"{clean(captured.function)} used {path} = {before}"
+            yield stale.call, f"{used}, which was {after} by then{read}: pass it as an argument"
 
 
 def stale_lines(captured: CapturesRecord) -> Iterator[str]:
     """Yield a line for each call that used an old value of a capture."""
-    calls = stale_calls([captured])
+    calls = list(stale_calls([captured]))
     for call, text in calls[:_MOST_ROWS]:
         yield f"stale: {clean(call)}: {text}"
     if len(calls) > _MOST_ROWS:

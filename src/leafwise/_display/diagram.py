@@ -16,7 +16,7 @@ from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.text import local_name, shorten
-from leafwise._trees.leaves import LEAF_TYPES, Leaf, LeafKind, LeafRecorder, format_sharding
+from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, format_sharding
 from leafwise._trees.nodes import Node, TreeWalk, walk
 
 _MOST_ROWS: Final = 400
@@ -108,7 +108,7 @@ class _Drawing:
 
     def __init__(self, tree: Any, most: int) -> None:
         to_leaf = LeafRecorder()
-        walk = TreeWalk(lambda value: (value, to_leaf(value)), LEAF_TYPES)
+        walk = TreeWalk(lambda value: (value, to_leaf(value)))
         self.root = walk.node_or_leaf(tree)
         self._leaves: list[tuple[Any, Leaf]] = walk.leaves  # kept alive, so that ids stay unique
         self._most = most

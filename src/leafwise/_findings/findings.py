@@ -60,16 +60,13 @@ def in_programs(events: Iterable[Any], key: Callable[[Any], Any]) -> list[list[A
 
 
 class Finding:
-    """The programs that JAX repeated at one line for one cause, or outside jitted functions.
-
-    Of a line outside them, `every` has all programs, repeats or not.
-    """
+    """The programs that JAX repeated at one line for one cause, or outside jitted functions."""
 
     def __init__(
         self,
         site: SiteRecord | None,
         programs: list[ProgramEvents],
-        every: list[ProgramEvents] | None = None,
+        every: list[ProgramEvents] | None = None,  # of a line outside them, repeats or not
     ) -> None:
         self.site, self.programs, self.every = site, programs, every or []
         self.is_outside = every is not None
@@ -140,10 +137,7 @@ class Finding:
         return f"{what}, {len(again):,} of them again"
 
     def reasons(self) -> list[tuple[Reason, int]]:
-        """Return the reasons, one for all leaves that differ in the same way.
-
-        Each has the first of its changes, and the number of further ones.
-        """
+        """Return the reasons, one for all leaves that differ alike, and how many more changes."""
         reasons = [reason for reason in self.every_reason if reason.path]
         leaves = grouped(reasons, lambda reason: (reason.path, reason.kind, reason.fix.alike))
         changes = [
@@ -240,10 +234,7 @@ def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]
 
 
 def _sizes_joined(outside: dict[SiteRecord | None, list[ProgramEvents]]) -> Iterator[Finding]:
-    """Yield the findings outside `jit`: of a line for many sizes, all programs after its first run.
-
-    If another such line calls the line, they count as programs of the calling line.
-    """
+    """Yield the findings outside `jit`: of many sizes, all programs after a line's first run."""
     rows = [
         Finding(line, [program for program in programs if program.is_repeat], programs)
         for line, programs in outside.items()
@@ -251,6 +242,7 @@ def _sizes_joined(outside: dict[SiteRecord | None, list[ProgramEvents]]) -> Iter
     yield from (row for row in rows if not row.is_resized)
     resized = {row.site: row for row in rows if row.is_resized}
     every = {line: row.every for line, row in resized.items()}
+    # The programs of a line that another such line calls count as those of the calling line.
     for line, row in resized.items():
         callers = [caller for caller in row.programs[0].explained.callers if caller != line]
         if outer := [caller for caller in callers if caller in every]:

@@ -11,8 +11,7 @@ MOST_FIRST: Final = 5
 LEAST: Final = 1.0
 """A program that takes this many seconds, from trace to compile, is a finding."""
 
-_LEAST_PLAIN: Final = 5.0
-"""The same, in seconds, for a program without a fix."""
+_LEAST_PLAIN: Final = 5.0  # the same, in seconds, for a program without a fix
 
 FEW_PROGRAMS: Final = 10
 """From this many programs of one line outside `jit` on, one jitted function is worthwhile."""
@@ -22,14 +21,12 @@ _LONGEST_EACH: Final = 0.075
 
 
 class FirstFinding(Finding):
-    """The programs whose first compile was long, for one cause at one line.
-
-    For many programs outside `jit`, `origins` is None.
-    """
+    """The programs whose first compile was long, for one cause at one line."""
 
     def __init__(
         self, site: SiteRecord | None, programs: list[ProgramEvents], origins: list[Origin] | None
     ) -> None:
+        # For many programs outside `jit`, `origins` is None.
         super().__init__(site, programs, programs if origins is None else None)
         self.origins = origins or []
         self.via = [origin.via for origin in self.origins[:1] if origin.via]  # it has the loop

@@ -47,7 +47,6 @@ def from_json(kind: Any, record: Any) -> Any:
 
 
 def _read(kind: Any, record: Any, path: str) -> Any:
-    """Return the value of a type that is at a path of the record."""
     if (value := _VALUES.get(kind)) is not None:
         wanted, fits = value
         _check(fits(record), wanted, record, path)

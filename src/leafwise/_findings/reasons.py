@@ -185,8 +185,7 @@ class Change(NamedTuple):
     before: str = ""
     after: str = ""
     is_function: bool = False
-    holder: str = ""
-    """The name of the function that captures it, if that is an attribute."""
+    holder: str = ""  # the name of the function that captures it, if that is an attribute
     how: Passing = Passing.ARGUMENT
 
     @property

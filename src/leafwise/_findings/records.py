@@ -10,8 +10,7 @@ from leafwise._objects.source.call_site import Site, short_file
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
 """What JAX did. A cache hit is a compile that JAX's cache on disk saved."""
 
-Place: TypeAlias = Annotated[str, "file:line"]
-"""Empty if it is not known."""
+Place: TypeAlias = Annotated[str, "file:line"]  # empty if it is not known
 
 
 @dataclasses.dataclass
@@ -148,24 +147,17 @@ class FirstCompile(ShownAsText):
 
 @dataclasses.dataclass
 class EventRecord:
-    """One trace, lowering or compile; ``start`` counts from the start of the script.
-
-    The explanation of a program is on its first event; ``first`` is on its compile, which is
-    ``unfinished`` if the process ended during it. ``fix`` jits a call that made many programs;
-    ``earlier`` is the line of the call that this one is compared with, if it is another line.
-    ``culprit`` is the line that caused the repeat, if it is another line; ``callers`` are the
-    lines of user code that call a line that JAX compiles for new sizes, outside jitted functions.
-    """
+    """One trace, lowering or compile."""
 
     kind: EventKindText
     name: str
     eager: bool
-    start: float
+    start: float  # from the start of the script
     seconds: float
     process: str
     thread: str
     site: SiteRecord | None
-    explanation: Explanation | None
+    explanation: Explanation | None  # on the first event of a program
     defined: Place = ""
     via: Place = ""
     role: str = ""
@@ -174,12 +166,13 @@ class EventRecord:
     inner: bool = False
     miss: str = ""
     call: list[int] | None = None
-    first: FirstCompile | None = None
-    unfinished: bool = False
-    fix: Fix | None = None
-    culprit: SiteRecord | None = None
+    first: FirstCompile | None = None  # on the compile of a program
+    unfinished: bool = False  # the process ended during it
+    fix: Fix | None = None  # jits a call that made many programs
+    culprit: SiteRecord | None = None  # the line that caused the repeat, if it is another line
+    # The lines of user code that call one that JAX compiles for new sizes, outside `jit`.
     callers: list[SiteRecord] = dataclasses.field(default_factory=list[SiteRecord])
-    earlier: Place = ""
+    earlier: Place = ""  # of the call that this one is compared with, if it is another line
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -188,19 +181,15 @@ class EventRecord:
 
 @dataclasses.dataclass
 class TriedRecord:
-    """An edit that `--try` made for a finding, and the result of running the script with it.
-
-    ``before`` and ``after`` count the repeats of the whole script, and ``saved`` is the JAX
-    time, in seconds, that the edit saved in the whole run, at most that of all findings.
-    ``wrong`` has the answers for old values that only the run with the edit gave.
-    """
+    """An edit that `--try` made for a finding, and the result of running the script with it."""
 
     verdict: str
     edit: list[str]
-    before: int
+    before: int  # the repeats of the whole script
     after: int
-    saved: float
+    saved: float  # the seconds of JAX in the whole run, at most those of all findings
     seconds: float
+    # The answers for old values that only the run with the edit gave.
     wrong: list["WrongRecord"] = dataclasses.field(default_factory=list["WrongRecord"])
 
 

@@ -20,33 +20,22 @@ from leafwise._findings.words import duration
 
 @dataclasses.dataclass
 class TogetherRecord:
-    """The number of findings with a fix that helped, and the run with all these fixes.
-
-    ``left`` has the findings that are new in that run: the remaining causes of a finding.
-    ``written`` tells whether `--write` has applied the edits, which it does not if the
-    ``verdict`` is by counts alone.
-    """
+    """The number of findings with a fix that helped, and the run with all these fixes."""
 
     findings: int
     before: int
     after: int
     seconds: float
-    left: list[Finding]
+    left: list[Finding]  # new in that run: the remaining causes of a finding
     verdict: str
-    written: bool = False
+    written: bool = False  # by `--write`, which leaves it if the verdict is by counts alone
 
 
 @dataclasses.dataclass
 class Report:
-    """What JAX did while a script ran; ``version`` is the version of the JSON layout.
+    """What JAX did while a script ran."""
 
-    ``left_out`` maps what JAX did not expose to what the report lacks because of it.
-    ``second_run`` is the seconds of a run that found its programs in JAX's cache on disk.
-    ``untried`` counts the findings for which `--try` had no edit, or no run left; ``recorded``
-    the processes in a folder. ``docs`` is the page on the JAX error that ended the script.
-    """
-
-    version: int
+    version: int  # of the JSON layout
     leafwise: str
     jax: str
     python: str
@@ -59,13 +48,14 @@ class Report:
     warnings: list[str]
     findings: list[Finding]
     first: list[FirstFinding] = dataclasses.field(default_factory=list[FirstFinding])
+    # What JAX did not expose, each with what the report lacks because of it.
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     together: TogetherRecord | None = None
-    untried: int = 0
-    recorded: int = 0
-    second_run: float | None = None
+    untried: int = 0  # the findings for which `--try` had no edit, or no run left
+    recorded: int = 0  # the processes in a folder
+    second_run: float | None = None  # the seconds of one with all programs in JAX's cache on disk
     audit: AuditRecord | None = None
-    docs: str = ""
+    docs: str = ""  # the page on the JAX error that ended the script
     captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])
     processes: list[ProcessRecord] = dataclasses.field(default_factory=list[ProcessRecord])
     programs: list[ProgramRecord] = dataclasses.field(default_factory=list[ProgramRecord])

@@ -22,11 +22,9 @@ _REASONS: Final = "reasons"
 
 
 class Internal(Enum):
-    """Something without a public name: what JAX shows by it, and where, below ``jax._src``.
+    """Something without a public name: what JAX shows by it, and where, below ``jax._src``."""
 
-    The last item is what reports leave out where JAX does not show it, if anything.
-    """
-
+    # The last item is what reports leave out where JAX does not show it, if anything.
     CALLS = "the arguments of its calls", "pjit.cache_miss pjit.jit_trace pjit.jit_lower", _REASONS
     ROLES = "the transformations of its calls", "pjit._pjit_batcher pjit._pjit_linearize", _REASONS
     RESULTS = "the results of its traces", "pjit._trace_for_jit", _REASONS
@@ -162,14 +160,12 @@ def static_options_of(info: Any) -> StaticOptions:
 
 
 def is_committed(lowered: Any) -> bool:
-    """Return whether the results of a lowered function are committed to their devices.
-
-    Where JAX does not show it, results on several devices count as committed.
-    """
+    """Return whether the results of a lowered function are committed to their devices."""
     lowering: Any = getattr(lowered, "_lowering", None)
     committed = getattr(lowering, "compile_args", {}).get("committed")
     if committed is not None:
         return bool(committed)
+    # Where JAX does not show it, results on several devices count as committed.
     shardings: list[Any] = jax.tree.leaves(lowered.compile().output_shardings)
     return any(len(sharding.device_set) > 1 for sharding in shardings)
 

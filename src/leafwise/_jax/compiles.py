@@ -21,8 +21,7 @@ from leafwise._jax.compat import JIT, Internal, inside
 from leafwise._jax.events import LOCK
 from leafwise._jax.operations import read_operations
 
-_LARGE: Final = 32
-"""Constants with more elements are shown as a digest."""
+_LARGE: Final = 32  # constants with more elements are shown as a digest
 
 _ELIDED: Final = "__elided__"
 _REGION: Final = re.compile(r"\s*(?:[}^#]|cond \{|reducer\(|$)")
@@ -43,12 +42,10 @@ class Compile(NamedTuple):
         return str(self.module.operation.attributes["sym_name"].value)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return the lines of the module as MLIR text, without its name, and their locations.
-
-        Printing one operation takes as long as printing all, so all are printed at once. Lines that
-        open or close a region have no location. A constant has that of its first use, since JAX
-        gives it the location of the call, or an unknown one.
-        """
+        """Return the lines of the module as MLIR text, without its name, and their locations."""
+        # Printing one operation takes as long as printing all, so all are printed at once. Lines
+        # that open or close a region have no location. A constant has that of its first use, since
+        # JAX gives it the location of the call, or an unknown one.
         with self.module.context:
             stripped = self.module.operation.clone()
             passmanager.PassManager.parse("builtin.module(strip-debuginfo)").run(stripped)
@@ -75,11 +72,7 @@ class Compile(NamedTuple):
         return list(zip(lines, found.values(), strict=True))
 
     def options(self) -> dict[str, str]:
-        """Return what the compile depends on besides the module, as text.
-
-        Devices count if they belong to several processes: those of one process have different
-        numbers in each process.
-        """
+        """Return what the compile depends on besides the module, as text."""
         devices = list(self.devices.flat)
         names = "XLA_FLAGS", "LIBTPU_INIT_ARGS"
         flags = [flag for name in names for flag in os.environ.get(name, "").split()]
@@ -89,6 +82,7 @@ class Compile(NamedTuple):
             "platform": f"{self.backend.platform} {self.backend.platform_version}",
             "compiler_options": str(sorted(map(str, self.settings.env_option_overrides))),
         }
+        # Those of one process have different numbers in each process.
         if len({each.process_index for each in devices}) > 1:
             found["devices"] = str([each.id for each in devices])
         return found
@@ -113,11 +107,8 @@ _listeners: tuple[Listener, ...] = ()
 
 
 def listen_to_compiles(listener: Listener) -> bool:
-    """Call `listener` with each program, on the thread that is about to compile it.
-
-    An exception that it raises ends the user's call before the compile. Return whether it will be
-    called: False where JAX does not show its programs.
-    """
+    """Call `listener` with each program before its compile; return whether JAX shows them."""
+    # On the thread that compiles it: an exception that it raises ends the user's call.
     return Internal.COMPILES.is_known(_probe) and _listen(listener)
 
 
@@ -209,7 +200,6 @@ _MARK: Final = "_leafwise_original"
 
 
 def _digest(operation: Any) -> str:
-    """Return a digest of the constants in an operation."""
     digest = hashlib.sha256()
     try:
         for value in operation.attributes.values():

@@ -25,11 +25,9 @@ _place: int | None = None
 
 
 def install_trace_context() -> None:
-    """Add an integer to JAX's trace context, so that changing it invalidates the jit cache.
-
-    This changes the keys of everything traced and compiled so far, once per process: each such
-    function is traced and compiled again at its next call.
-    """
+    """Add an integer to JAX's trace context, so that changing it invalidates the jit cache."""
+    # This changes the keys of everything traced and compiled so far, once per process: each such
+    # function is traced and compiled again at its next call.
     global _number, _place  # noqa: PLW0603  # one per process
     with _LOCK:
         if _number is None:
@@ -86,15 +84,13 @@ Config = tuple[tuple[str, Any], ...]
 
 
 def trace_config() -> Config:
-    """Return the part of this thread's configuration that traces depend on, without the number.
-
-    It is the same object until a value changes, so that hundreds of calls share it.
-    """
+    """Return the part of this thread's configuration that traces depend on, without the number."""
     global _latest  # noqa: PLW0603  # replaced, never changed: other threads read it
     context, mesh = _without_number(_trace_context()), concrete_mesh()
     public = [getattr(jax.config, name, None) for name in _PUBLIC_CONFIG]
     values = *public, None if mesh is None or mesh.empty else mesh, *context
     known, config = _latest
+    # The same object until a value changes, so that hundreds of calls share it.
     if known != values:  # as JAX compares its keys
         named = zip((*_PUBLIC_CONFIG, "mesh"), values, strict=False)
         config = *named, *_named_context(context)

@@ -50,8 +50,7 @@ _KINDS: Final = {
     "/jax/core/compile/backend_compile_duration": EventKind.COMPILE,
 }
 
-LOCK: Final = new_lock()
-"""Held while listeners are added or removed."""
+LOCK: Final = new_lock()  # held while listeners are added or removed
 
 _HERE: Final = threading.local()
 _subscribers: tuple[Subscriber, ...] = ()

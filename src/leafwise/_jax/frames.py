@@ -21,6 +21,7 @@ import jax
 from leafwise._jax.compat import inside
 
 _INTERNAL: Final = "jax._src."
+_UNFILTERED: Final = "UnfilteredStackTrace"  # the cause that holds the frames that JAX removed
 
 
 class _Block(threading.local):
@@ -57,22 +58,16 @@ def release_frames() -> bool:
 def hide_frames(error: BaseException) -> None:
     """Remove JAX's frames from the cause of an error, and add JAX's note about that."""
     internal, unfiltered = _tracebacks(), error.__cause__
-    if internal is None or unfiltered is None or not _is_unfiltered(unfiltered):
+    if internal is None or unfiltered is None or type(unfiltered).__name__ != _UNFILTERED:
         return  # inside a traced function, the outer call removes them
     error.__cause__, error.__context__ = unfiltered.__cause__, unfiltered.__context__
     error.__suppress_context__ = unfiltered.__suppress_context__
     error.add_note("-" * 20 + "\n" + internal[1]._simplified_tb_msg)  # noqa: SLF001  # JAX's own
 
 
-def _is_unfiltered(cause: BaseException) -> bool:
-    """Return whether JAX created the cause of an error to hold the frames that it removed."""
-    return type(cause).__name__ == "UnfilteredStackTrace"
-
-
 def exclude_file(file: str) -> None:
     """Make JAX remove the frames of a file wherever it removes its own."""
-    internal = _tracebacks()
-    exclude = None if internal is None else getattr(internal[1], "register_exclusion", None)
+    exclude: Any = getattr(inside("traceback_util"), "register_exclusion", None)
     if exclude is not None:
         exclude(file)
 
@@ -80,7 +75,7 @@ def exclude_file(file: str) -> None:
 def _tracebacks() -> tuple[Any, Any] | None:
     """Return JAX's modules for tracebacks; None if they lack an expected name."""
     config, hiding = inside("config"), inside("traceback_util")
-    names = ("_filtering_mode", "_simplified_tb_msg", "UnfilteredStackTrace")
+    names = ("_filtering_mode", "_simplified_tb_msg", _UNFILTERED)
     is_known = all(hasattr(hiding, name) for name in names)
     return (config, hiding) if is_known and hasattr(config, "traceback_filtering") else None
 
@@ -88,7 +83,7 @@ def _tracebacks() -> tuple[Any, Any] | None:
 def frames_of(error: BaseException) -> list[types.FrameType]:
     """Return the frames of a traceback, the innermost first; JAX may have put them in the cause."""
     below, cause = error.__traceback__, error.__cause__
-    if cause is not None and _is_unfiltered(cause):
+    if cause is not None and type(cause).__name__ == _UNFILTERED:
         below = cause.__traceback__
     return [frame for frame, _ in traceback.walk_tb(below)][::-1]
 

@@ -28,31 +28,21 @@ Frames: TypeAlias = tuple[Frame, ...]
 
 
 class Statement(NamedTuple):
-    """What the operations created by one piece of code have in common.
-
-    ``label`` has the primitive, its direction and the operation. It is empty for operations that
-    JAX's own functions and derivative rules created, whose number says nothing about user code.
-    """
+    """What the operations created by one piece of code have in common."""
 
     frames: Frames
+    # The primitive, its direction and the operation; empty for operations that JAX's own functions
+    # and derivative rules created, whose number says nothing about user code.
     label: str = ""
 
 
 class Operations(NamedTuple):
-    """The operations of a program.
-
-    Attributes:
-        counts: How many operations each statement has. Those of a called function count at each
-            call, since XLA compiles it once for each.
-        alike: How many of these have the most common type of result.
-        constants: The bytes of constants, by their frames.
-        stack: Files and lines around the call of the jitted function.
-    """
+    """The operations of a program; XLA compiles a called function once for each of its calls."""
 
     counts: Mapping[Statement, int]
-    alike: Mapping[Statement, int]
-    constants: Mapping[Frames, int]
-    stack: Collection[tuple[str, int]] = ()
+    alike: Mapping[Statement, int]  # how many of these have the most common type of result
+    constants: Mapping[Frames, int]  # in bytes
+    stack: Collection[tuple[str, int]] = ()  # files and lines around the call of the function
 
     def depth(self, frames: Frames) -> int:
         """Return how many of some frames are inside the jitted function."""
@@ -69,10 +59,7 @@ class Operations(NamedTuple):
 
 
 def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Operations:
-    """Count the operations of a StableHLO module by the code that created them.
-
-    It takes about 5 us per operation. `stack` has files and lines around the call.
-    """
+    """Count the operations of a StableHLO module by the code that created them, in 5 us each."""
     reader = _LocationReader()
     constants = Counter[Frames]()
     own: dict[str, Counter[tuple[Statement, Any]]] = {}
@@ -135,11 +122,9 @@ class _LocationReader:
         return counts.items()
 
     def read(self, attribute: Any) -> tuple[Frames, str, bool]:
-        """Return the frames, the primitive, and whether a rule of JAX stands in for a call.
-
-        Scope names are left out: flax gives each layer its own.
-        """
+        """Return the frames, the primitive, and whether a rule of JAX stands in for a call."""
         location = self._locations[attribute]
+        # Scope names are left out: flax gives each layer its own.
         name = str(location.name_str) if _is(location, "name") else ""
         primitive = name.rpartition("/")[2] + " backward" * ("transpose(" in name)
         frames, is_rule = self._read_frames(location)
@@ -171,11 +156,9 @@ def _is(location: Any, kind: str) -> bool:
 
 
 def _joined(inside: Frames, call: Frames) -> Frames:
-    """Return the frames in a called function, followed by those around the call.
-
-    The frames in a loop body go on with those of the loop. Rules of JAX have all frames of the
-    call, or those of another place in it.
-    """
+    """Return the frames in a called function, followed by those around the call."""
+    # The frames in a loop body go on with those of the loop. Rules of JAX have all frames of the
+    # call, or those of another place in it.
     for start in range(len(inside)):
         if inside[start:] == call[: len(inside) - start]:
             return inside[:start] + call

@@ -114,13 +114,7 @@ def differing_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list
 
 
 class _PartsOfKeys(logging.Filter):
-    """Reads the hashes of the parts of a key from JAX's log, which is otherwise unchanged.
-
-    JAX logs a line for each part::
-
-        get_cache_key hash of serialized computation: 8d3f...
-        get_cache_key hash of serialized XLA flags: e3b0...
-    """
+    """Reads the hashes of the parts of a key from JAX's log, which is otherwise unchanged."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -129,6 +123,7 @@ class _PartsOfKeys(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         match record.msg, record.args:  # of any shape: what raises here ends the user's compile
+            # Such as: get_cache_key hash of serialized XLA flags: e3b0...
             case str(text), (str(name), str(digest)) if "hash of serialized" in text:
                 _thread.parts[name] = digest
             case _:
@@ -143,10 +138,8 @@ _LOCK: Final = new_lock()
 
 
 def listen_for_parts(*, on: bool) -> None:
-    """Add or remove a listener; while there are any, answers include the parts of keys.
-
-    JAX then hashes each program twice, if the cache is on.
-    """
+    """Add or remove a listener; while there are any, answers include the parts of keys."""
+    # JAX then hashes each program twice, if the cache is on.
     with _LOCK:
         _PARTS.listeners += 1 if on else -1
         if not _PARTS.listeners:

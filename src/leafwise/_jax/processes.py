@@ -44,12 +44,10 @@ def processes() -> Processes | None:
 def exchange(
     here: Processes, name: str, text: str, timeout: float, start: int = 0
 ) -> dict[int, str]:
-    """Return the texts of all processes by index, once all have called this with the same name.
-
-    The n-th call with a name matches the n-th call of the others, counted from `start`.
-    """
+    """Return the texts of all processes by index, once all have called this with the same name."""
     if here is _left:
         raise MissingError(None, "its JAX client is shut down: it must be restarted")
+    # The n-th call with a name matches the n-th call of the others, counted from `start`.
     key, previous = _next_keys(here.client, name, start)
     try:
         here.client.key_value_set(f"{key}/{here.index}", text, allow_overwrite=True)
@@ -95,12 +93,10 @@ _left: Processes | None = None
 
 
 def leave() -> None:
-    """Shut down the JAX client of this process, so that JAX ends those that wait for it.
-
-    They end once JAX's shutdown has waited for them, for `shutdown_timeout_seconds`; or, if this
-    process ends first, when its heartbeat is missed. Neither this function nor the end of the
-    process waits for them, as JAX forgets the client.
-    """
+    """Shut down the JAX client of this process, so that JAX ends those that wait for it."""
+    # They end once JAX's shutdown has waited for them, for `shutdown_timeout_seconds`; or, if this
+    # process ends first, when its heartbeat is missed. Neither this function nor the end of the
+    # process waits for them, as JAX forgets the client.
     global _left  # noqa: PLW0603  # what `processes` returns from here on
     with _LOCK:
         here = processes()
@@ -122,8 +118,7 @@ def _read(client: Any, key: str) -> dict[int, str]:
 
 
 _LOCK: Final = new_lock()
-_NUMBERS: Final[dict[str, int]] = {}
-"""The number of the last exchange with each name."""
+_NUMBERS: Final[dict[str, int]] = {}  # the number of the last exchange with each name
 
 _counted_for: Any = None
 

@@ -91,11 +91,9 @@ _TRACERS: Final = {"trace_to_jaxpr", "trace_to_jaxpr_nocache", "trace_to_jaxpr_d
 
 
 def frames_of_jax(frame: types.FrameType | None) -> Iterator[tuple[str, str, types.FrameType]]:
-    """Yield JAX's frames from one outwards: module below ``jax._src``, function name, frame.
-
-    The module is read first: under an audit hook, such as that of filelock, which JAX imports if it
-    is installed, Python takes 0.4 us to get the code of a frame.
-    """
+    """Yield JAX's frames from one outwards: module below ``jax._src``, function name, frame."""
+    # The module is read first: under an audit hook, such as that of filelock, which JAX imports if
+    # it is installed, Python takes 0.4 us to get the code of a frame.
     while frame is not None:
         name = str(frame.f_globals.get("__name__"))
         if name.startswith("jax._src."):

@@ -156,10 +156,8 @@ def _changes(
 
 
 def _is_compared(part: Path, was: Traced, now: Traced) -> bool:
-    """Return whether a part is compared by content.
-
-    Large parts are not, nor is what a function holds: the trace has read that.
-    """
+    """Return whether a part is compared by content: not what is large, or held by a function."""
     tokens = was.account.get(part), now.account.get(part)
     is_large = all(each is not None and each.is_by_identity for each in tokens)
+    # The trace has read what a function holds.
     return not is_large and not any(isinstance(step, Held) for step in part)

@@ -54,11 +54,10 @@ class StaticParameters:
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function that calls `call` with keys in place of marked values."""
-        key = self.key
 
         def keyed(*args: Any, **kwargs: Any) -> Any:
             __tracebackhide__ = True
-            positional, named = key(args, kwargs)
+            positional, named = self.key(args, kwargs)
             return call(*positional, **named)
 
         return keyed
@@ -162,9 +161,7 @@ def definition(fun: Callable[..., Any] | None) -> tuple[str, int]:
 
 
 def static_arguments(
-    fun: Callable[..., Any],
-    numbers: int | Iterable[int] | None,
-    names: str | Iterable[str] | None,
+    fun: Callable[..., Any], numbers: int | Iterable[int] | None, names: str | Iterable[str] | None
 ) -> StaticArguments:
     """Resolve static arguments as `jax.jit` does: names from numbers, and numbers from names."""
     given = StaticArguments.checked(numbers, names)

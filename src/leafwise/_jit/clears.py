@@ -43,10 +43,8 @@ def reason_of_clear(count: int, outcome: Outcome) -> Reason | None:
 
 
 def has_old_copy(values: Iterable[Any]) -> bool:
-    """Return whether JAX has a copy of an array in `values` from before that changed in place.
-
-    It copies an array of 64 bits to convert it, and keeps the copy while any program uses it.
-    """
+    """Return whether JAX has a copy of an array in `values` from before that changed in place."""
+    # It copies an array of 64 bits to convert it, and keeps the copy while any program uses it.
     most, contents = CAPTURED.most_bytes, [pair for value in values for pair in contents_of(value)]
     arrays = [item for _, item in contents if is_a(item, np.ndarray) and item.nbytes <= most]
     for array in arrays:

@@ -48,12 +48,7 @@ from leafwise._programs.program import (
     read_program,
     unpacked,
 )
-from leafwise.errors import (
-    Difference,
-    DifferentProcessesError,
-    ProcessTimeoutError,
-    message_of,
-)
+from leafwise.errors import Difference, DifferentProcessesError, ProcessTimeoutError, message_of
 
 _WIDTH: Final = 200
 
@@ -76,12 +71,10 @@ def checked_timeout(option: float) -> float | None:
 
 
 class _Thread(threading.local):
-    depth = 0
-    """How many traces of such functions this thread is in."""
-
     def __init__(self) -> None:
+        self.depth = 0  # how many traces of such functions this thread is in
+        # The functions traced in the last one, including all inside it.
         self.traced: weakref.WeakSet[Body] = weakref.WeakSet()
-        """The functions traced in the last one, including all inside it."""
 
 
 _thread: Final = _Thread()
@@ -117,10 +110,7 @@ def compare_inputs(body: Body, program: ProgramEntry) -> None:
 
 @contextlib.contextmanager
 def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
-    """Skip programs that are compiled while a function is traced: they are not its own.
-
-    An error in the trace is sent to the others, which wait for the program if the call `runs`.
-    """
+    """Skip programs that are compiled while a function is traced: they are not its own."""
     if not _thread.depth:
         _thread.traced.clear()
     _thread.depth += 1
@@ -128,7 +118,7 @@ def tracing(body: Body, *, runs: bool) -> Generator[None, None, None]:
     try:
         yield
     except BaseException as error:  # a user's function
-        if runs and _thread.depth == 1:
+        if runs and _thread.depth == 1:  # the others wait for the program
             _tell(body, "", error)
         raise
     finally:
@@ -172,18 +162,15 @@ def _forget(body: Body) -> None:
 
 
 def _exchange_of(here: Processes, body: Body, lowered: str) -> tuple[str, int]:
-    """Return the name of the exchange of a program, and its lowest number.
-
-    A process that sent an error may reach it less often, so each trace restarts the numbers.
-    """
+    """Return the name of the exchange of a program, and its lowest number."""
     name = _name(body)
+    # A process that sent an error may reach it less often, so each trace restarts the numbers.
     count = 0 if lowered else count_of_exchanges(here, f"{name} inputs")
     return f"{name} program{lowered}", count << 20
 
 
 def _name(body: Body) -> str:
-    fun = body.callee.find()
-    module, name = names_of(fun)
+    module, name = names_of(body.callee.find())
     return f"{module}:{name or body.callee.name}"
 
 
@@ -280,19 +267,16 @@ def _compare_program(question: Question, body: Body, program: LoweredProgram) ->
         lines += ["\n  what may have caused the difference:", *around]
     if len({record["why"] for _, record in known}) > 1:
         lines += [f"\n  {list_of(group)} traced it: {record['why']}" for group, record in known]
-    fix = _SAME_FLAGS if any(path.startswith("option ") for path in changes) else _SAME_PROGRAM
+    fix = (
+        "give all processes the same values, and trace the same functions in the same order;"
+        "\n  check these lines for what is not an argument: the order of a set, a clock,"
+        "\n  an environment variable, a choice based on timings"
+    )
+    if any(path.startswith("option ") for path in changes):
+        flags = "start all processes with the same versions and flags"
+        fix = f"{flags}, and list devices in the same order"
     differ = "lower a different program than the others"
     raise question.error(groups, differ, fix, (lines, {**changes, **values}))
-
-
-_SAME_FLAGS: Final = (
-    "start all processes with the same versions and flags, and list devices in the same order"
-)
-_SAME_PROGRAM: Final = (
-    "give all processes the same values, and trace the same functions in the same order;"
-    "\n  check these lines for what is not an argument: the order of a set, a clock,"
-    "\n  an environment variable, a choice based on timings"
-)
 
 
 def _program_differences(one: LoweredProgram, other: LoweredProgram) -> Iterator[Difference]:

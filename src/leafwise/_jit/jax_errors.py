@@ -88,14 +88,9 @@ class Explaining(Block):
     def __enter__(self) -> None:
         keep_frames()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Add a note to the exception, if the trees that JAX compared are known."""
-        kept = release_frames()
+        kept, (_, error, _) = release_frames(), exception
         if not isinstance(error, Exception):
             return
         lines: list[str] = []
@@ -195,8 +190,7 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
         return ""
     code, values = frames[places[0]].f_code, locals_of(frames[places[0]])
     instance = values.get(code.co_varnames[0])
-    cls = instance if isinstance(instance, type) else type(instance)
-    name = cls.__name__
+    name = (instance if isinstance(instance, type) else type(instance)).__name__
     reads = f"`{name}.{code.co_name}` reads {' and '.join(map('`{}`'.format, paths))}"
     above = frames[places[-1] + 1 :]
     root = re.split(r"\W", paths[0])[0]

@@ -330,13 +330,11 @@ def _keeping_body(fun: Callable[..., Any], options: tuple[Any, ...]) -> TracedBo
 
 
 def _traced_body_of(fun: Callable[..., Any], own: tuple[Any, ...]) -> TracedBody:
-    """Return the body that JAX traces in place of a function, one for equal `Callee.options`.
-
-    JAX keeps the programs of a function while the function lives, so that a second `jax.jit` of it
-    finds them. To JAX, the traced body is that function: it has to live as long, without keeping
-    the function alive. Callables that compare by value, such as bound methods, each have a traced
-    body of their own; JAX treats equal ones as the same.
-    """
+    """Return the body that JAX traces in place of a function, one for equal `Callee.options`."""
+    # JAX keeps the programs of a function while the function lives, so that a second `jax.jit` of
+    # it finds them. To JAX, the traced body is that function: it has to live as long, without
+    # keeping the function alive. Callables that compare by value, such as bound methods, each have
+    # a traced body of their own; JAX treats equal ones as the same.
     if not compares_by_identity(type(fun)):
         body = _keeping_body(fun, own)
         with contextlib.suppress(Exception):  # a user-defined `==` or hash
@@ -450,7 +448,15 @@ def jit(
         fun, options = fun.func, _shifted_by_self(options)
     if not callable(fun):
         raise TypeError(f"leafwise.jit takes a function, got {got(fun)}")
-    _check_hash(fun)
+    try:
+        hash(fun)  # by which JAX finds its programs
+    except TypeError as error:
+        error.add_note(
+            f"leafwise.jit got {got(fun)}: JAX caches programs by the hash of the function\n"
+            f"  fix: use equinox.filter_jit for a module or its method, or jit a function that "
+            f"takes it as an argument"
+        )
+        raise
     install_trace_context()
     jitted = jit_with_log(fun, options, action, timeout, is_authors=True)
     return jitted if bound is None else BoundMethod(jitted, *bound)
@@ -464,11 +470,9 @@ def jit_with_log(
     *,
     is_authors: bool = False,
 ) -> Any:
-    """Return a function jitted by `jax.jit`, with a log of its programs.
-
-    If its author wrote `leafwise.jit`, it warns about storms, adds notes to JAX's errors, and
-    makes parameters static that are annotated so.
-    """
+    """Return a function jitted by `jax.jit`, with a log of its programs."""
+    # If its author wrote `leafwise.jit`, it warns about storms, adds notes to JAX's errors, and
+    # makes parameters static that are annotated so.
     if inspect.isgeneratorfunction(fun):
         return JIT(fun, **options)  # which raises
     statics = static_arguments(fun, options.get("static_argnums"), options.get("static_argnames"))
@@ -484,19 +488,6 @@ def jit_with_log(
     jitted.__wrapped__ = fun  # which the body does not keep alive
     body.program_log.warns |= is_authors
     return StaleCheckedFunction(jitted, body, stale)
-
-
-def _check_hash(fun: Callable[..., Any]) -> None:
-    """Raise JAX's error for a function without a hash, with the fix in a note."""
-    try:
-        hash(fun)
-    except TypeError as error:
-        error.add_note(
-            f"leafwise.jit got {got(fun)}: JAX caches programs by the hash of the function\n"
-            f"  fix: use equinox.filter_jit for a module or its method, or jit a function that "
-            f"takes it as an argument"
-        )
-        raise
 
 
 def _shifted_by_self(options: dict[str, Any]) -> dict[str, Any]:

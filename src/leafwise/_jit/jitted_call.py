@@ -17,18 +17,9 @@ import numpy as np
 
 from leafwise._compare.fixes import once
 from leafwise._findings.reasons import Act, Fix
+from leafwise._findings.records import shortened
 from leafwise._jax.stack import is_jit_off
-from leafwise._objects.source.call_site import (
-    inner_frame,
-    locals_of,
-    position_of,
-    short_file,
-    user_frame,
-)
-
-_IN_WORDS: Final = Fix(
-    "put this call into a function, and `jax.jit` that once, if it has no side effects"
-)
+from leafwise._objects.source.call_site import inner_frame, locals_of, position_of, user_frame
 
 
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
@@ -38,7 +29,8 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(map(_name, functions)):
         return Fix()
     if frame is None or tree is None or not (parameters := ", ".join(_arguments(frame, tree))):
-        return _IN_WORDS
+        how = "if it has no side effects"
+        return Fix(f"put this call into a function, and `jax.jit` that once, {how}")
     names = {id(value): name for name, value in (frame.f_globals | locals_of(frame)).items()}
     jit, before = "jax.jit", "import jax; "
     if id(jax) in names or id(jax.jit) in names:
@@ -113,7 +105,7 @@ def made_at(value: Any, frame: types.FrameType | None) -> str:
             stored = store.argval if isinstance(store.argval, tuple) else (store.argval,)
             is_made = "CALL" in call.opname and store.opname.startswith("STORE_")
             if is_made and stored[0] in names and store.positions is not None:
-                return f"{short_file(frame.f_code.co_filename)}:{store.positions.lineno}"
+                return shortened(f"{frame.f_code.co_filename}:{store.positions.lineno}")
         frame = frame.f_back
     return ""
 

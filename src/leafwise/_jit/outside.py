@@ -206,7 +206,6 @@ def _fresh(
 def _sizes(
     before: _OutsideProgram, after: _OutsideProgram, call: EagerCall, outcome: Outcome
 ) -> Iterator[Reason]:
-    """Yield the reasons for arguments whose size differs."""
     shapes = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.RESIZED.value
     if call.is_masked:  # `x[x > 0]`
@@ -229,11 +228,9 @@ def _pairs(before: _OutsideProgram, after: _OutsideProgram) -> list[tuple[Any, A
 
 
 def _is_resized(before: _OutsideProgram, after: _OutsideProgram, *, is_any: bool) -> bool:
-    """Return whether only the sizes of arrays differ, those of each by one number.
-
-    Arrays created with a given shape do not count: they are parameters of some model.
-    """
+    """Return whether only the sizes of arrays differ, those of each by one number."""
     changed = [pair for pair in _pairs(before, after) if pair[0] != pair[1]]
+    # Arrays created with a given shape do not count: they are parameters of some model.
     is_given = is_any or before.inputs != after.inputs
     return is_given and bool(changed) and all(starmap(_has_one_change, changed))
 

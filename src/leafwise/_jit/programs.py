@@ -93,47 +93,32 @@ class Program:
 
 @dataclasses.dataclass(eq=False, repr=False)
 class ProgramEntry:
-    """The entry of a program in the log of its function, with which later calls are compared.
-
-    Attributes, besides those of a `Program`:
-        signature: The arguments; None where they could not be seen.
-        ran: Whether the function was called, rather than traced or lowered ahead of time.
-        live: Whether JAX still has it, as far as `leafwise` knows.
-        given: The values that the user's line names in the call of the package that led to it.
-        role: The transformation of the function: ``("vmap",)``, see `Work`. Empty for itself.
-        lowered: The sizes of the batches, the inputs and the devices; None before the lowering.
-        results: The avals of the results; None where they were not seen.
-        is_inner: Whether it was made inside the trace of another function.
-        earlier: The line of the call that it is compared with.
-        state: The number in JAX's key: that of the state of its captures, 0 for the first, or that
-            of an enclosing trace.
-        observation: What the trace read; None if it was not observed.
-        statics: Its statics after the trace, for the audit; None without one.
-        digests: Digests of the NumPy arrays among its constants; None until needed.
-        compared: How many of its calls were compared with a fresh trace.
-        clears: How often JAX's caches had been cleared before, as far as recorded.
-    """
+    """The entry of a program in the log of its function, with which later calls are compared."""
 
     outcome: Outcome
-    signature: Signature | None
+    signature: Signature | None  # the arguments; None where they could not be seen
     explanation: Explanation
     site: Site | None
     trace_seconds: float = 0.0
     lower_seconds: float = 0.0
     compile_seconds: float = 0.0
-    ran: bool = True
-    live: bool = True
+    ran: bool = True  # called, rather than traced or lowered ahead of time
+    live: bool = True  # JAX still has it, as far as leafwise knows
+    # The values that the user's line names in the call of the package that led to it.
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
-    role: tuple[str, ...] = ()
+    role: tuple[str, ...] = ()  # the transformation: `("vmap",)`, see `Work`; empty for itself
+    # The sizes of the batches, the inputs and the devices; None before the lowering.
     lowered: tuple[Any, Any, Any] | None = None
-    results: tuple[Any, ...] | None = None
-    is_inner: bool = False
-    earlier: Site | None = None
+    results: tuple[Any, ...] | None = None  # their avals; None where they were not seen
+    is_inner: bool = False  # made inside the trace of another function
+    earlier: Site | None = None  # the line of the call that it is compared with
+    # In JAX's key: the number of the state of its captures, 0 at first, or of an enclosing trace.
     state: int = 0
-    observation: Observation | None = None
-    statics: Any = None
-    digests: list[str] | None = None
-    compared: int = 0
+    observation: Observation | None = None  # what the trace read, if it was observed
+    statics: Any = None  # after the trace, for the audit; None without one
+    digests: list[str] | None = None  # of the NumPy arrays among its constants, once needed
+    compared: int = 0  # how many of its calls were compared with a fresh trace
+    # How often JAX's caches had been cleared before, as far as recorded.
     clears: int = dataclasses.field(default_factory=CLEARS.__len__)
 
     @cached_property
@@ -143,7 +128,6 @@ class ProgramEntry:
 
     @cached_property
     def parts(self) -> frozenset[int]:
-        """The hashes of the parts of the signature."""
         return frozenset() if self.signature is None else _parts(self.signature)
 
     @property
@@ -175,9 +159,7 @@ _ANSWERED: Final = (Outcome.REUSE, Outcome.DISPATCH, Outcome.RECOMPILE)
 
 _PLACING: Final = {ReasonKind.SHARDING, ReasonKind.COMMITMENT, ReasonKind.DEVICES}
 
-
-_MOST_RETIRED: Final = 128
-"""How many records of programs that JAX has dropped are kept."""
+_MOST_RETIRED: Final = 128  # how many records of programs that JAX has dropped are kept
 
 
 class ProgramLog:
@@ -388,14 +370,12 @@ class ProgramLog:
     def note_captured(
         self, number: int, captured: dict[PlaceKey, Captured], *, is_apart: bool
     ) -> None:
-        """Record what a trace in a state has read; the first one sets all of its captures.
-
-        If its programs are kept apart, a capture that differs now was changed by the trace itself.
-        """
+        """Record what a trace in a state has read; the first one sets all of its captures."""
         same = [trace for trace in self.traced() if trace.state == number]
         with self._lock:
             if number in self.states:
                 self.states[number] = self.states[number] | captured if same else captured
+        # If its programs are kept apart, the trace itself has changed a capture that differs now.
         for observation in [trace.observation for trace in same if is_apart]:
             was = {} if observation is None else observation.captured
             was |= {key: captured[key] for key in was.keys() & captured.keys()}
@@ -436,10 +416,7 @@ class ProgramLog:
             self._retired_for = (len(self.programs) - 1, reasons) if reasons else None
 
     def note_package(self, program: ProgramEntry, values: Mapping[str, Any]) -> None:
-        """Record that a package made the call, and the values that the user's line names there.
-
-        The user cannot change how it calls: a fix is kept only if the line names what differs.
-        """
+        """Record that a package made the call, and the values that the user's line names there."""
         program.given = values
         nearest = program.explanation.nearest
         earlier = {} if nearest is None else self.programs[nearest].given
@@ -448,6 +425,7 @@ class ProgramLog:
         is_intended = all(map(_is_sentence, program.explanation.reasons))
         for reason in program.explanation.reasons:
             pair = reason.before, reason.after
+            # The user cannot change how it calls: a fix has to be in what the line names.
             name = next((name for name, change in changes.items() if change == pair), "")
             fix = reason._replace(path=name).fix if name else fix_through_package(reason)
             if fix and name not in str(fix):  # in the user's own name
@@ -515,8 +493,6 @@ def _role_reason(earlier: ProgramEntry, work: Work) -> Reason | None:
         return Reason("arrays", ReasonKind.BATCH, recompile, one, other, Cause.AXES)
     return None
 
-
-# Which programs may be the nearest to a call, found without comparing it with each.
 
 _MOST_NEAR: Final = 6
 """How many programs a retrace is compared with: the cost must not grow with the log."""

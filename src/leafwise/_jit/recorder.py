@@ -187,10 +187,7 @@ def _on_event(raw: RawEvent) -> None:
         _report_nested()
         if lowered.program is not None:
             lowered.program.compile_seconds, _HERE.current = raw.seconds, None
-        facts: dict[str, Any] = {"kind": raw.kind, "seconds": raw.seconds, "time": time.time()}
-        facts |= {"cached": raw.cache.hit, "miss": _miss(raw), "key_parts": raw.cache.parts}
-        facts |= {"unwritten": raw.cache.unwritten or ""}
-        notify(_watchers, dataclasses.replace(lowered, explanation=None, **facts))
+        notify(_watchers, dataclasses.replace(lowered, explanation=None, **_facts_of(raw)))
         return
     # A frame that refers to itself would keep all frames around it alive, with their variables.
     work = current_work(inspect.currentframe(), lowers=raw.kind is not EventKind.TRACE)
@@ -330,25 +327,25 @@ def _event(
         with contextlib.suppress(Exception):  # the user's own code; the call must go on
             why, run = _outside.explain(raw.name, work, inspect.currentframe())
     return Event(
-        kind=raw.kind,
         name=raw.name,
-        seconds=raw.seconds,
-        time=time.time(),
         thread=thread.name,
         thread_id=thread.ident or 0,
         site=site,
         via=via,
         eager=eager,
         is_inner=work.is_inside,
-        cached=raw.cache.hit,
-        miss=_miss(raw),
         explanation=why,
         run=run,
         fun=fun,
-        key_parts=raw.cache.parts,
         program=program,
-        unwritten=raw.cache.unwritten or "",
+        **_facts_of(raw),
     )
+
+
+def _facts_of(raw: RawEvent) -> dict[str, Any]:
+    cache, why = raw.cache, raw.cache.unwritten or ""
+    facts = {"kind": raw.kind, "seconds": raw.seconds, "time": time.time(), "cached": cache.hit}
+    return facts | {"miss": _miss(raw), "key_parts": cache.parts, "unwritten": why}
 
 
 def _miss(raw: RawEvent) -> str:

@@ -21,8 +21,7 @@ _LOCK: Final = new_lock()
 _WARNED: Final = ClassMap[Counter[Any]]()
 """The fields of each class that were warned about."""
 
-_blocks: Final[list["StormGuard"]] = []
-"""The blocks that are open, the innermost first."""
+_blocks: Final[list["StormGuard"]] = []  # the blocks that are open, the innermost first
 
 
 class StormGuard(Block):
@@ -116,11 +115,9 @@ def count(
 
 
 def _kinds_of(reason: Reason, causes: list[Reason], classes: Mapping[str, type]) -> tuple[Any, Any]:
-    """Return the classes of nodes and statics per which the traces of one cause are counted.
-
-    In `for env in (Ant(), Humanoid(), ...): step(env, x)` each environment has its own class, as a
-    node or as a static: each needs its own program, which is not a storm.
-    """
+    """Return the classes of nodes and statics per which the traces of one cause are counted."""
+    # In `for env in (Ant(), Humanoid(), ...): step(env, x)` each environment has its own class, as
+    # a node or as a static: each needs its own program, which is not a storm.
     nodes = frozenset(map(id, classes.values()))
     if reason.kind is ReasonKind.STATIC:
         return nodes, _kind(reason.after)  # of `step(env, depth)`, those of the depth alone

@@ -86,8 +86,7 @@ class Log:
         hits, misses = len(self.cache_hits), len(self.cache_misses)
         if hits or misses:
             counts += f" (persistent cache: {count(hits, 'hit')}, {misses} missed)"
-        lines = [counts, *map(str, self)]
-        return "\n".join(lines).replace("\n", "\n  ")
+        return "\n".join([counts, *map(str, self)]).replace("\n", "\n  ")
 
 
 def _format_count(log: Log, name: str) -> str:

@@ -77,13 +77,10 @@ class Question:
             raise self.error(groups, "differ from the others", self.equal, disagreement)
 
     def groups(self, digest: str, failed: str, fix: str = "") -> list[list[int]]:
-        """Return the processes grouped by equal digests, the largest group first.
-
-        An error that a process sent instead is raised in all of them, with what `failed`.
-        """
+        """Return the processes grouped by equal digests, the largest group first."""
         answers = self._answers({"digest": digest})
         errors = {index: answer["error"] for index, answer in answers.items() if "error" in answer}
-        if errors:
+        if errors:  # raised in all of them, with what `failed`
             whys = "".join(f"\n  process {index}: {why}" for index, why in errors.items())
             whys += f"\n  fix: {fix}" if fix else ""
             raise DifferentProcessesError(f"{self.head}: {list_of([*errors])} {failed}{whys}")
@@ -93,12 +90,10 @@ class Question:
         return sorted(groups.values(), key=lambda group: (-len(group), group))
 
     def sent(self, groups: Sequence[Sequence[int]], make: Callable[[int], Any]) -> list[Any]:
-        """Return the JSON that the first process of each group has sent; None if it could not.
-
-        `make` is called with rising numbers, to return less each time, until the message is small.
-        """
+        """Return the JSON that the first process of each group has sent; None if it could not."""
         text, limit = "", _LONGEST_TEXT // len(groups)
         if any(self.here.index == group[0] for group in groups):
+            # It returns less each time, until the message is small.
             records = (json.dumps(make(turn)).encode() for turn in range(12))
             packed = (base64.b85encode(zlib.compress(record)).decode() for record in records)
             text = next((record for record in packed if len(record) <= limit), "")
@@ -120,7 +115,6 @@ class Question:
         return DifferentProcessesError(f"{head}{''.join(lines)}\n  fix: {fix}", values)
 
     def _answers(self, answer: dict[str, str]) -> dict[int, dict[str, str]]:
-        """Return the answers of all processes, by index."""
         try:
             texts = exchange(self.here, self.name, json.dumps(answer), self.timeout, self.start)
         except MissingError as error:
@@ -166,10 +160,7 @@ def differences_between(
     *,
     is_shared: bool = True,
 ) -> Disagreement:
-    """Return how the groups differ from the largest one, as lines and as values.
-
-    Unless paths are shared, a path means something else in each group.
-    """
+    """Return how the groups differ from the largest one, as lines and as values."""
     values: dict[str, dict[str, tuple[int, ...]]] = {}
     known = [pair for pair in zip(groups, sent, strict=True) if pair[1] is not None]
     largest = sent[0] if sent else None
@@ -179,6 +170,7 @@ def differences_between(
             texts = values.setdefault(path, {})
             texts[text] = (*texts.get(text, ()), *group)
             texts.setdefault(usual, ())
+    # Unless paths are shared, a path means something else in each group.
     having = {index for group, _ in known for index in group} if is_shared else {*groups[0]}
     lines: list[str] = []
     for place, (path, texts) in enumerate(values.items()):

@@ -217,8 +217,6 @@ class DigestReader(PortableReader):
         del self.opaque[opaque:]
         return {"class": "name", "parts": [name]}
 
-    # ------------------------------------------------------------------------ values
-
     def read(self, value: Any, path: str, *, by_content: bool = False) -> Json:
         """Return the JSON of a static; if it is by content, objects count by their attributes."""
         before, self._by_content = self._by_content, self._by_content or by_content
@@ -239,25 +237,19 @@ class DigestReader(PortableReader):
                 parts = [(f".{name}", getattr(value, name)) for name in names]
                 return self._by_step(self.class_name(type(value)), parts, path)
         if isinstance(value, StaticKey):
-            return self._key(value, path)
+            by_content = content_names(value.owner)
+            statics = {
+                f".{name}": self.read(static, f"{path}.{name}", by_content=name in by_content)
+                for name, static in zip(value.owner.static_names, value.values, strict=True)
+            }
+            return {"class": self.class_name(value.owner.cls), "parts": statics}
         if isinstance(value, jax.tree_util.PyTreeDef):
-            return self._treedef(value, path)
+            cls, aux = value.node_data() or (None, None)
+            kind = "" if cls is None else self.class_name(cls)
+            children = [(f"[{place}]", child) for place, child in enumerate(value.children())]
+            own = [(".class", kind), (".num_leaves", value.num_leaves), (".aux_data", aux)]
+            return self._by_step("treedef", [*own, *children], path)
         return super()._read_other(value, path)
-
-    def _key(self, key: StaticKey, path: str) -> Json:
-        by_content = content_names(key.owner)
-        parts = {
-            f".{name}": self.read(value, f"{path}.{name}", by_content=name in by_content)
-            for name, value in zip(key.owner.static_names, key.values, strict=True)
-        }
-        return {"class": self.class_name(key.owner.cls), "parts": parts}
-
-    def _treedef(self, treedef: Any, path: str) -> Json:
-        cls, aux = treedef.node_data() or (None, None)
-        kind = "" if cls is None else self.class_name(cls)
-        children = [(f"[{place}]", child) for place, child in enumerate(treedef.children())]
-        own = [(".class", kind), (".num_leaves", treedef.num_leaves), (".aux_data", aux)]
-        return self._by_step("treedef", [*own, *children], path)
 
     def named(self, value: Any, path: str) -> Json:
         """Return the import name of a function, class or module, or the contents of a function."""

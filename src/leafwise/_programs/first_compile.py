@@ -19,8 +19,7 @@ from leafwise._objects.source.call_site import Site, is_users_file
 from leafwise._objects.source.loops import Loop, loops_around
 
 _LEAST_RUNS: Final = 8
-LARGE_BYTES: Final = 1 << 20
-"""Constants of at least this many bytes are reported."""
+LARGE_BYTES: Final = 1 << 20  # constants of at least this many bytes are reported
 
 _ALIKE: Final = 0.8
 """In a loop that can be scanned, the least share of runs with results of one type, and of
@@ -77,11 +76,7 @@ class _LoopOperations:
 
 
 def _loops(operations: Operations) -> Iterator[Origin]:
-    """Yield the loop that multiplies operations most, if at least half of them come from it.
-
-    A loop multiplies by its own runs, not by those of enclosing loops: if a short loop is inside
-    a long one, the long one is yielded.
-    """
+    """Yield the loop that multiplies operations most, if at least half of them come from it."""
     least = operations.total / 2
     often = [number for number in operations.counts.values() if number >= _LEAST_RUNS]
     if sum(often) < least:
@@ -90,7 +85,8 @@ def _loops(operations: Operations) -> Iterator[Origin]:
     factors: dict[Loop, float] = {}
     for candidate, inside in loops.items():
         if inside.own and inside.total >= least:
-            # Divide by the runs of the nearest enclosing loop that has operations of its own.
+            # Divide by the runs of the nearest enclosing loop that has operations of its own: if
+            # a short loop is inside a long one, the long one is yielded.
             around = (loops[outer].runs for outer in inside.around)
             factors[candidate] = inside.runs / next(filter(None, around), 1)
     loop = max(factors, key=lambda loop: factors[loop], default=None)

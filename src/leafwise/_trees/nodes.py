@@ -122,7 +122,7 @@ class FlatTree:
     @cached_property
     def root(self) -> Node | int:
         """The tree as nodes and indices of leaves."""
-        return TreeWalk(lambda leaf: leaf, LEAF_TYPES).node_or_leaf(self.tree)
+        return TreeWalk(lambda leaf: leaf).node_or_leaf(self.tree)
 
     @cached_property
     def paths(self) -> list[Steps]:
@@ -136,7 +136,7 @@ class FlatTree:
 class TreeWalk:
     """A walk over trees that collects their leaves."""
 
-    def __init__(self, record: Callable[[Any], Any], plain: AbstractSet[type]) -> None:
+    def __init__(self, record: Callable[[Any], Any], plain: AbstractSet[type] = LEAF_TYPES) -> None:
         self.leaves: list[Any] = []
         self._record = record
         self._plain = plain

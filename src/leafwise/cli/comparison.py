@@ -1,8 +1,4 @@
-"""`leafwise compare`: how two runs of a script differ, from their reports.
-
-Programs of the same function are matched, equal ones first. What all programs of a process
-share is compared once.
-"""
+"""`leafwise compare`: how two runs of a script differ, from their reports."""
 
 import dataclasses
 import itertools
@@ -196,8 +192,7 @@ class _Comparer:
             self._note("too large to compare its operations", after)
             yield RunDifference("operation", _label(after), "", "")
             return
-        pairs = first_differences(one, other)
-        sides = zip(*pairs, strict=True)
+        sides = zip(*first_differences(one, other), strict=True)
         texts = ("\n".join(str(line or _NOTHING) for line in side) for side in sides)
         yield RunDifference("operation", _label(after), *texts)
         for path, what in after.refused.items():

@@ -83,7 +83,6 @@ class Code:
         return self.text[start:end].decode()
 
     def replaced(self, node: ast.AST, text: str) -> "Replacement":
-        """Return the edit that replaces a node by a text."""
         return Replacement(self, *self.span(node), text)
 
     def file_with(self, text: bytes) -> str:
@@ -97,8 +96,7 @@ class Code:
         return data
 
 
-BETWEEN: Final = b"\n\f\n"
-"""The separator between two cells."""
+BETWEEN: Final = b"\n\f\n"  # the separator between two cells
 
 
 class Replacement(NamedTuple):
@@ -330,11 +328,9 @@ def _reached(code: Code, node: ast.AST) -> list[ast.AST]:
 
 
 def _changed_in(code: Code, holder: ast.AST, moved: ast.AST) -> set[str]:
-    """Return the names that code binds, or whose values it may change, without what is moved.
-
-    It follows the functions of the file. What others change is seen when the edit is tried: each
-    call is compared with what its function has captured.
-    """
+    """Return the names that code binds, or whose values it may change, without what is moved."""
+    # It follows the functions of the file. What others change is seen when the edit is tried: each
+    # call is compared with what its function has captured.
     names: set[Any] = set()
     for function in _reached(code, holder):
         bound, changed = set[Any](), set[str]()

@@ -189,18 +189,15 @@ _PATIENCE: Final = 10.0
 _LATER: Final = 60.0
 """Seconds in one compile before the first line about it, and between further ones."""
 
-
 _FOR_THE_SCRIPT: Final = ("SIGUSR1", "SIGUSR2")  # they ask for a checkpoint, say, not for the end
 
 
 def _run(
     command: list[str], limit: float | None, progress: CompileProgress, **options: Any
 ) -> tuple[int, int]:
-    """Run a command; return its process id and exit code.
-
-    The terminal sends Ctrl-C to both processes; other signals are passed on. During a compile,
-    Python code cannot handle Ctrl-C: then the second one ends the command.
-    """
+    """Run a command; return its process id and exit code."""
+    # The terminal sends Ctrl-C to both processes; other signals are passed on. During a compile,
+    # Python code cannot handle Ctrl-C: then the second one ends the command.
     process: subprocess.Popen[bytes] | None = None
     early = list[int]()
     is_warned = is_ended = False

@@ -43,14 +43,7 @@ from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
 from leafwise._jit.watch import unwrapped
-from leafwise._objects.source.call_site import (
-    Site,
-    is_users_file,
-    position_of,
-    short_file,
-    site_of,
-    user_frame,
-)
+from leafwise._objects.source.call_site import Site, is_users_file, position_of, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING
 from leafwise.cli.program_recorder import ProgramRecorder, writing_faults
 from leafwise.errors import message_of
@@ -327,7 +320,7 @@ def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
 
 
 def _is_in_cell(code: types.CodeType) -> bool:
-    return short_file(code.co_filename).startswith("Cell In[")
+    return str(Site(code.co_filename, code.co_firstlineno, "")).startswith("Cell In[")
 
 
 def _definition_of(fun: Any) -> Any:

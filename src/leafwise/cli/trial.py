@@ -147,10 +147,8 @@ class Trials:
         return applied(edit for edits, _ in kept for edit in edits)
 
     def _varies(self, finding: Finding) -> bool:
-        """Return whether functions to be moved had other programs for equal arguments.
-
-        Then they read something that changes: a setting, a large array, a random number.
-        """
+        """Return whether functions to be moved had other programs for equal arguments."""
+        # Then they read something that changes: a setting, a large array, a random number.
         of = {
             (program.first.name, program.first.site)
             for program in finding.programs
