@@ -52,11 +52,9 @@ class Token:
 
     __slots__ = ("__weakref__", "form", "hash", "hash_node", "values")
 
-    def __init__(
-        self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], hash_node: object
-    ) -> None:
+    def __init__(self, form: tuple[Any, ...], values: tuple[Any, ...], hash_node: object) -> None:
         self.form = form
-        self.hash = hashed
+        self.hash = hash(form)
         self.values = values
         self.hash_node = hash_node
 
@@ -109,13 +107,9 @@ def no_key() -> "StaticKey | None":
     return None
 
 
-def intern(
-    table: dict[int, list[WeakEntry[T]]],
-    form: tuple[Any, ...],
-    hashed: int,
-    make: Callable[[], T],
-) -> T:
+def intern(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], make: Callable[[], T]) -> T:
     """Return the only live token of this form, which `make` creates if needed."""
+    hashed = hash(form)
     known = _find(table, form, hashed)
     if known is not None:
         return known
@@ -226,7 +220,7 @@ class StaticKey(Token):
     ) -> None:
         pick: Any = getattr(owner, "hash_node", None)
         hash_node = None if pick is None else pick(values)
-        super().__init__(form, hash(form), values, hash_node)
+        super().__init__(form, values, hash_node)
         self.owner = owner
         self.rest_fixed = canon is None or canon.fixed
         self.guards: Sequence[tuple[Guards, Guards]] = () if canon is None else canon.guards
@@ -405,17 +399,14 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     key: StaticKey
     if canon.fixed and not canon.guards:
         key = intern(
-            table.tokens,
-            form,
-            hash(form),
-            lambda: _with_reached(StaticKey(owner, values, form, canon), canon),
+            table.tokens, form, lambda: _with_reached(StaticKey(owner, values, form, canon), canon)
         )
         if any(value is not kept for value, kept in zip(values, key.values, strict=True)):
             return key
     else:
         own = OwnStaticKey(owner, values, form, canon)
-        make_token = functools.partial(Token, form, own.hash, values, own.hash_node)
-        own.token = intern(table.tokens, form, own.hash, make_token)
+        make_token = functools.partial(Token, form, values, own.hash_node)
+        own.token = intern(table.tokens, form, make_token)
         own.hash_node = own.token.hash_node
         key = _with_reached(own, canon)
     with LOCK:
