@@ -371,7 +371,6 @@ def _summary(value: Any) -> Any:
 
 
 def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
-    """Return what treescope shows."""
     if _has_own_text(self):
         return NotImplemented
     from leafwise._classes.treescope import render  # noqa: PLC0415  # only treescope calls this

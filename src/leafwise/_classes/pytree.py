@@ -236,7 +236,7 @@ def _refuse_bare_fields(cls: type, own: Mapping[str, Any]) -> None:
             )
 
 
-def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
+def _make_dataclass(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, just for the fields and the ordering methods."""
     _refuse_bare_fields(cls, own)
     for name in annotations_of(cls):
@@ -245,10 +245,10 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
             # Otherwise dataclasses would use the base's static property as the default.
             missing = inherited.default is dataclasses.MISSING
             setattr(cls, name, dataclasses.field() if missing else inherited.default)
-    if options.order:
-        for name, function in _EQUALITY.items():
-            if name not in own or (name == "__hash__" and own[name] is None):
-                setattr(cls, name, function)
+    if options.eq and "__eq__" not in own:
+        cls.__eq__ = instance.equal
+    if options.eq and own.get("__hash__") is None:
+        cls.__hash__ = instance.hash_instance
     for name in ("__setattr__", "__delattr__"):
         if name in own:
             raise DefinitionError(
@@ -271,18 +271,13 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
         check_defaults(cls, own)
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
-    params = typing.cast("Any", cls).__dataclass_params__
+    params = cls.__dataclass_params__
     # Python 3.11 does not record `slots`.
     for name in {"init", "repr", "eq", "slots"} & {*params.__slots__}:
         setattr(params, name, getattr(options, name))
     params.frozen = True
 
 
-_EQUALITY: Final = {"__eq__": instance.equal, "__hash__": instance.hash_instance}
-_COPYING: Final = {
-    "__deepcopy__": instance.deepcopy_instance,
-    "__reduce__": instance.reduce_instance,
-}
 _PICKLING: Final = ("__reduce_ex__", "__getstate__", "__getnewargs__")
 
 
@@ -293,17 +288,13 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
     if options.repr and "__repr__" not in own:
         cls.__repr__ = instance.represent
         instance.attach_display(cls)
-    if options.eq and "__eq__" not in own:
-        cls.__eq__ = instance.equal
-    if options.eq and own.get("__hash__") is None:
-        cls.__hash__ = instance.hash_instance
     if options.replace and "replace" not in own:
         cls.replace = instance.replace
+    if getattr(cls, "__deepcopy__", None) is None:
+        cls.__deepcopy__ = instance.deepcopy_instance
     pickles = any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING)
-    for name, function in _COPYING.items():
-        ours = name != "__reduce__" or not pickles
-        if ours and getattr(cls, name, None) in (None, getattr(object, name, None)):
-            setattr(cls, name, function)
+    if not pickles and cls.__reduce__ in (None, object.__reduce__):
+        cls.__reduce__ = instance.reduce_instance
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:

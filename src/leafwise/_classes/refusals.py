@@ -63,14 +63,10 @@ _MARKS: Final = {
 def library_of(cls: type) -> str:
     """Return the library whose base or decorator made a class a pytree, or an empty string."""
     for base in cls.__mro__:
-        if known := _BASES.get((_library(base), base.__name__)):
+        if known := _BASES.get((base.__module__.partition(".")[0], base.__name__)):
             return known
     marks = vars(cls).keys() if dataclasses.is_dataclass(cls) else ()
     return next((library for mark, library in _MARKS.items() if mark in marks), "")
-
-
-def _library(cls: type) -> str:
-    return cls.__module__.partition(".")[0]
 
 
 def check_defaults(cls: type, own: Mapping[str, Any]) -> None:
