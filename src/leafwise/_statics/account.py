@@ -62,26 +62,16 @@ _DEEPEST: Final = 100
 
 
 class Scope(NamedTuple):
-    """How far an account looks; what is larger, or deeper than 100 levels, counts by identity.
+    """How far an account looks; what is larger, or deeper than 100 levels, counts by identity."""
 
-    Attributes:
-        most_bytes: The size of an array or a buffer.
-        most_items: The number of items in a container; an object may have four times as many.
-        most_parts: The number of containers and objects in one value.
-        whole: The kinds of values that count by identity.
-        closed: The packages whose objects are not looked into.
-        is_detailed: Whether each part has a token of its own, also in a value that never changes,
-            and the attributes of functions count.
-        is_wide: Whether parts come in breadth-first order, so that what is near is looked into.
-    """
-
-    most_bytes: int = 1 << 10
-    most_items: int = 32
-    most_parts: int = 4096
-    whole: frozenset[str] = frozenset({"reference"})
-    closed: frozenset[str] = MACHINERY
+    most_bytes: int = 1 << 10  # of an array or a buffer
+    most_items: int = 32  # in a container; an object may have four times as many
+    most_parts: int = 4096  # the containers and objects in one value
+    whole: frozenset[str] = frozenset({"reference"})  # the kinds that count by identity
+    closed: frozenset[str] = MACHINERY  # the packages whose objects are not looked into
+    # Whether each part has a token, also in what never changes, and attributes of functions count.
     is_detailed: bool = False
-    is_wide: bool = False
+    is_wide: bool = False  # whether parts come in breadth-first order: what is near comes first
 
 
 CAPTURED: Final = Scope()
