@@ -280,9 +280,8 @@ def represent(self: Any) -> str:
         # The class's own `__repr__` may be what asks: super(), or a decorator's wrapper.
         return None if value is self else _document(value)
 
-    text = _print(self, width=_WIDTH, custom=document)
     # JAX 0.10 prints an instance where its class is not the expected one.
-    return text + redefined_mark(type(self))
+    return _print(self, width=_WIDTH, custom=document) + redefined_mark(type(self))
 
 
 def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":

@@ -102,9 +102,8 @@ def walk(root: Node | int) -> Iterator[tuple[Steps, Node | int]]:
         path, part = todo.pop()
         yield path, part
         if isinstance(part, Node):
-            steps = part.steps
             todo += [
-                ((*path, steps[place]), child)
+                ((*path, part.steps[place]), child)
                 for place, child in enumerate(part.children)
                 if not part.is_hash_node(place)
             ][::-1]

@@ -53,8 +53,7 @@ def field_name(step: str) -> str | None:
 
 def format_path(steps: Iterable[str]) -> str:
     """Return a path as it is printed: ``encoder.w``, or an empty string for the tree itself."""
-    texts = [_PATTERNS.get(step, step) for step in steps]
-    return "".join(texts).removeprefix(".")
+    return "".join(_PATTERNS.get(step, step) for step in steps).removeprefix(".")
 
 
 def name_in(tree: Any, steps: Iterable[str]) -> str:

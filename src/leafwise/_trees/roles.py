@@ -2,8 +2,6 @@
 
 import copy
 import enum
-import functools
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -89,10 +87,6 @@ _NUMBER: Final = np.float32(1536)
 """A value that few instances contain, and that every dtype of 16 bits or more can hold."""
 
 
-def _number_for(_: object) -> Any:
-    return _NUMBER
-
-
 @or_default(default=False)  # a tracer, or a user's `==`
 def _is_number(leaf: Any) -> bool:
     return np.shape(leaf) == () and bool(leaf == _NUMBER)  # a flatten may copy or convert it
@@ -113,14 +107,12 @@ def is_held(instance: Any, name: str) -> bool | None:
 def is_child(instance: Any, name: str) -> bool | None:
     """Return whether an attribute is a child of an instance, or has the children in it."""
     # `return (self.w,), None`; `return (*self.layers,), None`, where only items can be exchanged
-    answer = _is_child(instance, name, _number_for)
-    if answer is None:
-        answer = _is_child(instance, name, functools.partial(jax.tree.map, _number_for))
-    return answer
+    answer = _is_child(instance, name)
+    return _is_child(instance, name, by_item=True) if answer is None else answer
 
 
 @or_default(None)
-def _is_child(instance: Any, name: str, number_for: Callable[[Any], Any]) -> bool | None:
+def _is_child(instance: Any, name: str, *, by_item: bool = False) -> bool | None:
     held = getattr(instance, name)
     # Stop at other attributes, which may be large; but None can stand for a static.
     rest = [item for key, item in own_attributes(instance).items() if key != name]
@@ -129,7 +121,10 @@ def _is_child(instance: Any, name: str, number_for: Callable[[Any], Any]) -> boo
     def leaves_of(tree: Any) -> list[Any]:
         return jax.tree_util.tree_leaves(tree, is_leaf=lambda part: id(part) in aside)
 
-    new = number_for(held)
+    new: Any = _NUMBER
+    if by_item:
+        structure: Any = jax.tree.structure(held)
+        new = structure.unflatten([_NUMBER] * structure.num_leaves)
     before, after = leaves_of(instance), leaves_of(exchange(instance, name, new))
     times = sum(map(_is_number, after)) - sum(map(_is_number, before))
     if times < 1:
