@@ -191,13 +191,12 @@ def _with_slots(cls: type, fields: list[str]) -> Any:
     if any(base.__weakrefoffset__ for base in bases):
         inherited.add("__weakref__")
     wanted = dict.fromkeys((*declared, *fields, KEY, PENDING, "__weakref__"))
-    slots = tuple(name for name in wanted if name not in inherited)
     namespace = {
         name: value
         for name, value in cls.__dict__.items()
         if name not in fields and name not in declared and name not in ("__dict__", "__weakref__")
     }
-    namespace["__slots__"] = slots
+    namespace["__slots__"] = tuple(name for name in wanted if name not in inherited)
     made = type(cls)(cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
     for value in namespace.values():

@@ -235,11 +235,7 @@ def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
 
 
 def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
-    """Return whether a field's metadata says static or dynamic in any library's terms, or None.
-
-    Raises:
-        ValueError: Its entries contradict each other.
-    """
+    """Return whether metadata says static or dynamic, or None; raise ValueError if it says both."""
     answers = {
         bool(metadata[key]) is value for key, value in STATIC_ENTRIES.items() if key in metadata
     }

@@ -31,11 +31,7 @@ REACHED: Final = Scope(
 
 
 def reached(values: Iterable[Part]) -> Account:
-    """Return what can be reached from values, each with its path, in breadth-first order.
-
-    Raises:
-        StaticFieldError: A tracer can be reached.
-    """
+    """Return what can be reached from values, by path, nearest first; raise if a tracer can be."""
     fold = AccountFold(scope=REACHED)
     for path, value in values:
         fold.defer(value, (path,))

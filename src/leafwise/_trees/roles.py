@@ -41,8 +41,7 @@ def field_order(instance: Any) -> list[str]:
         return [name for name in declared if name not in aside]
     if isinstance(instance, enum.Enum):
         return []  # the attributes of a member are Python's own
-    registered = registered_names(cls)
-    if registered is not None:
+    if registered := registered_names(cls):
         return [*registered[1], *registered[0]]
     return [name for name in own_attributes(instance) if name != KEY]
 
@@ -61,8 +60,7 @@ def field_names_of(instance: Any) -> FieldNames:
     are static, those too about which its own code says nothing.
     """
     cls = type(instance)
-    known = field_names(cls)
-    if known is not None:
+    if known := field_names(cls):
         return FieldNames(*known)
     names = [name for name in field_order(instance) if is_held(instance, name) is not False]
     dynamic = tuple(name for name in names if is_child(instance, name))
