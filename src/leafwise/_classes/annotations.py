@@ -259,8 +259,7 @@ def _evaluate_in(
     """Return the value of a string annotation in a class body, and the names not found."""
     module = sys.modules.get(cls.__module__)
     # Include the class itself: the module may lack it, or hold an older class of that name.
-    own = {cls.__name__: cls}
-    outer = [type_parameters(cls), own, *scopes, vars(module) if module else {}]
+    outer = [type_parameters(cls), {cls.__name__: cls}, *scopes, vars(module) if module else {}]
     value, unknown = _evaluate(annotation, [vars(cls), *outer])
     if annotation in unknown:  # a method `list` below the field, which means the builtin
         return _evaluate(annotation, outer)

@@ -44,10 +44,6 @@ def source_of(cls: type) -> str:
     return "\n".join(_SOURCES.get(cls) or [])
 
 
-FACTORY: Final = Verbatim("<factory>")
-"""Stands in a signature for a default that a factory creates on each call."""
-
-
 def _compile(cls: type, name: str, lines: list[str], namespace: dict[str, Any]) -> None:
     source = "\n".join(lines) + "\n"
     filename = f"<leafwise {cls.__qualname__}.{name} {next(_count)}>"
@@ -131,7 +127,7 @@ def make_init(
         "_lw_refuse_late": refuse_late_statics,
         "_lw_finish": finish,
         "_lw_Error": LeafwiseError,
-        "_lw_factory": FACTORY,
+        "_lw_factory": Verbatim("<factory>"),  # in the signature, for what is created by each call
     }
     fields = {field.name: field for field in spec.fields}
     names = {*fields, *(definition.name for definition in initvars)}

@@ -171,12 +171,11 @@ def _guard(subclass: Any) -> None:
 
 def finish(spec: ClassSpec, self: Any) -> None:
     """Finish a construction: check and prepare the fields, validate statics, store the key."""
-    set_field = object.__setattr__
     check_all_set(spec, self)
     for field in spec.fields:
         has_value = field.definition.init or field.has_default
         if field.options.prepares and (spec.has_own_init or not has_value):
-            set_field(self, field.name, field.prepare(getattr(self, field.name)))
+            object.__setattr__(self, field.name, field.prepare(getattr(self, field.name)))
     for name in spec.dynamic_names:
         _refuse_way_back(spec.cls, name, getattr(self, name), self)
     store_key(spec, self)

@@ -167,10 +167,7 @@ def _takes_one(function: Any) -> bool:
 def field(*, default: T, converter: None = None, **arguments: Unpack[ChildArguments]) -> T: ...
 @overload
 def field(
-    *,
-    default_factory: Callable[[], T],
-    converter: None = None,
-    **arguments: Unpack[ChildArguments],
+    *, default_factory: Callable[[], T], converter: None = None, **arguments: Unpack[ChildArguments]
 ) -> T: ...
 @overload
 def field(

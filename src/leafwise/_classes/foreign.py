@@ -5,6 +5,7 @@ Each static is replaced by one object that all equal instances share, so that th
 own comparison of the statics always agrees with that of the keys.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable
 from typing import Any
@@ -12,14 +13,7 @@ from typing import Any
 from leafwise._classes.options import OPTIONS, Boxed, FieldOptions
 from leafwise._objects.attributes import dict_of
 from leafwise._objects.locks import cached_property
-from leafwise._statics.key import (
-    KEY,
-    KeyTable,
-    OwnStaticKey,
-    StaticKey,
-    key_of,
-    table_of,
-)
+from leafwise._statics.key import KEY, KeyTable, OwnStaticKey, StaticKey, key_of, table_of
 from leafwise.errors import StaticMutatedError
 
 
@@ -70,11 +64,9 @@ def _shared(table: KeyTable, key: StaticKey) -> StaticKey:
     """Return the key of the first equal values, if `key` holds equal but other objects."""
     if not isinstance(key, OwnStaticKey) or key.token.values is key.values:
         return key
-    try:
-        first = key_of(table, key.token.values)
-    except StaticMutatedError:  # the first values have changed, which does not concern these
-        first = None
-    if first is not None and first == key:
-        return first
+    # The first values may have changed, which does not concern these.
+    with contextlib.suppress(StaticMutatedError):
+        if (first := key_of(table, key.token.values)) == key:
+            return first
     key.token.values = key.values  # later instances share these
     return key

@@ -288,9 +288,8 @@ def represent(self: Any) -> str:
         # The class's own `__repr__` may be what asks: super(), or a decorator's wrapper.
         return None if value is self else _document(value)
 
-    text = _print(self, width=_WIDTH, custom=document)
     # JAX 0.10 prints an instance where its class is not the expected one.
-    return text + redefined_mark(type(self))
+    return _print(self, width=_WIDTH, custom=document) + redefined_mark(type(self))
 
 
 def _document(value: Any) -> "wadler_lindig.AbstractDoc | None":
@@ -379,7 +378,6 @@ def _summary(value: Any) -> Any:
 
 
 def _treescope(self: Any, path: str | None, subtree_renderer: Any) -> Any:
-    """Return what treescope shows."""
     if _has_own_text(self):
         return NotImplemented
     from leafwise._classes.treescope import render  # noqa: PLC0415  # only treescope calls this

@@ -96,10 +96,6 @@ class Converter:
 
     It applies the field's options and validates a static. Leafwise classes do this in
     their constructor, and never call it.
-
-    Attributes:
-        owner: The name of the class that declares the field.
-        keyed: Whether instances of the class have a key, which holds their statics.
     """
 
     __slots__ = ("definition", "keyed", "options", "owner", "static")
@@ -107,11 +103,11 @@ class Converter:
     def __init__(
         self, definition: dataclasses.Field[Any], options: FieldOptions, *, static: bool
     ) -> None:
-        self.owner = "field"  # until the class exists
+        self.owner = "field"  # the name of its class, once that exists
         self.definition = definition
         self.options = options
         self.static = static
-        self.keyed = False
+        self.keyed = False  # whether instances of the class have a key, which holds their statics
 
     def __call__(self, value: Any) -> Any:
         """Return the value to store: prepared and, for a static field, validated."""

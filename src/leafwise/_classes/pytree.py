@@ -202,13 +202,12 @@ def _with_slots(cls: type, fields: list[str]) -> Any:
     if any(base.__weakrefoffset__ for base in bases):
         inherited.add("__weakref__")
     wanted = dict.fromkeys((*declared, *fields, KEY, PENDING, "__weakref__"))
-    slots = tuple(name for name in wanted if name not in inherited)
     namespace = {
         name: value
         for name, value in cls.__dict__.items()
         if name not in fields and name not in declared and name not in ("__dict__", "__weakref__")
     }
-    namespace["__slots__"] = slots
+    namespace["__slots__"] = tuple(name for name in wanted if name not in inherited)
     made = type(cls)(cls.__name__, cls.__bases__, namespace)
     made.__qualname__ = cls.__qualname__
     for value in namespace.values():
@@ -247,7 +246,7 @@ def _refuse_bare_fields(cls: type, own: Mapping[str, Any]) -> None:
             )
 
 
-def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -> None:
+def _make_dataclass(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) -> None:
     """Run `dataclasses.dataclass`, just for the fields and the ordering methods."""
     _refuse_bare_fields(cls, own)
     for name in annotations_of(cls):
@@ -256,10 +255,10 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
             # Otherwise dataclasses would use the base's static property as the default.
             missing = inherited.default is dataclasses.MISSING
             setattr(cls, name, dataclasses.field() if missing else inherited.default)
-    if options.order:
-        for name, function in _EQUALITY.items():
-            if name not in own or (name == "__hash__" and own[name] is None):
-                setattr(cls, name, function)
+    if options.eq and "__eq__" not in own:
+        cls.__eq__ = instance.equal
+    if options.eq and own.get("__hash__") is None:
+        cls.__hash__ = instance.hash_instance
     for name in ("__setattr__", "__delattr__"):
         if name in own:
             raise DefinitionError(
@@ -282,19 +281,13 @@ def _make_dataclass(cls: type, options: PytreeOptions, own: Mapping[str, Any]) -
         check_defaults(cls, own)
         error.add_note(f"while making {cls.__name__} a pytree class")
         raise
-    params = typing.cast("Any", cls).__dataclass_params__
+    params = cls.__dataclass_params__
     # Python 3.11 does not record `slots`.
     for name in {"init", "repr", "eq", "slots"} & {*params.__slots__}:
         setattr(params, name, getattr(options, name))
     params.frozen = True
 
 
-_EQUALITY: Final = {"__eq__": instance.equal, "__hash__": instance.hash_instance}
-_COPYING: Final = {
-    "__copy__": instance.copy_instance,
-    "__deepcopy__": instance.deepcopy_instance,
-    "__reduce__": instance.reduce_instance,
-}
 _PICKLING: Final = ("__reduce_ex__", "__getstate__", "__getnewargs__")
 
 
@@ -305,17 +298,15 @@ def _attach_methods(cls: Any, options: PytreeOptions, own: Mapping[str, Any]) ->
     if options.repr and "__repr__" not in own:
         cls.__repr__ = instance.represent
         instance.attach_display(cls)
-    if options.eq and "__eq__" not in own:
-        cls.__eq__ = instance.equal
-    if options.eq and own.get("__hash__") is None:
-        cls.__hash__ = instance.hash_instance
     if options.replace and "replace" not in own:
         cls.replace = instance.replace
+    if getattr(cls, "__copy__", None) is None:
+        cls.__copy__ = instance.copy_instance
+    if getattr(cls, "__deepcopy__", None) is None:
+        cls.__deepcopy__ = instance.deepcopy_instance
     pickles = any(name in base.__dict__ for base in cls.__mro__[:-1] for name in _PICKLING)
-    for name, function in _COPYING.items():
-        ours = name != "__reduce__" or not pickles
-        if ours and getattr(cls, name, None) in (None, getattr(object, name, None)):
-            setattr(cls, name, function)
+    if not pickles and cls.__reduce__ in (None, object.__reduce__):
+        cls.__reduce__ = instance.reduce_instance
 
 
 def _attach_statics(cls: Any, spec: ClassSpec) -> None:

@@ -94,8 +94,7 @@ def check_defaults(cls: type, own: Mapping[str, Any]) -> None:
         factory = f"lambda: {code}" if code and "..." not in code else "..."
         if type(default) in (list, dict, set) and not default:
             factory = type(default).__name__
-        static = has_mark(resolve(cls, name, kind, []))
-        static = static or bool(definition.metadata.get("static"))
+        static = has_mark(resolve(cls, name, kind, [])) or bool(definition.metadata.get("static"))
         more = f"default_factory={factory}{', freeze=True' * static}"
         raise DefinitionError(
             f"{cls.__name__}.{name}: an array, a list or a dict cannot be a default, since all "

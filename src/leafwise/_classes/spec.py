@@ -64,20 +64,9 @@ class FieldSpec(NamedTuple):
 
 
 class ClassSpec:
-    """A resolved pytree class, as code generation and registration read it.
+    """A resolved pytree class, as code generation and registration read it."""
 
-    Attributes:
-        dynamic_names: The fields that are children, in order.
-        static_names: The fields that are part of the key, in order.
-        content_names: The static fields that are compared by content.
-        uncompared: The fields with ``compare=False``, which ``==`` ignores but the key does not.
-        any_uncompared: Whether any class has such fields.
-        empty_key: The only key of a class without statics, kept alive; else None.
-        has_own_init: Whether the class's ``__init__`` was written by hand.
-        hash_node: The function from statics to the extra child of ``many_statics``, or None.
-    """
-
-    any_uncompared: ClassVar = False
+    any_uncompared: ClassVar = False  # whether any class has `uncompared` fields
 
     def __init__(
         self,
@@ -97,12 +86,14 @@ class ClassSpec:
         if self.content_names:
             # Now, not at the first instance: an import can deadlock in a forked child.
             importlib.import_module("leafwise._statics.content")
+        # With ``compare=False``, which ``==`` ignores but the key does not.
         self.uncompared = frozenset(field.name for field in fields if not field.definition.compare)
         if self.uncompared:
             ClassSpec.any_uncompared = True
         self.table: KeyTable = table_of(cls)
-        self.empty_key: StaticKey | None = None
-        self.has_own_init = has_own_init
+        self.empty_key: StaticKey | None = None  # of a class without statics, kept alive
+        self.has_own_init = has_own_init  # whether its ``__init__`` was written by hand
+        # From statics to the extra child of ``many_statics``.
         self.hash_node: Callable[[tuple[Any, ...]], object] | None = None
         if many_statics:
             from leafwise._statics.hash_nodes import hash_node_of  # noqa: PLC0415  # slow to import
@@ -244,11 +235,7 @@ def _taken_by(converter: Callable[[Any], Any] | None) -> Any:
 
 
 def is_static_metadata(metadata: Mapping[Any, Any]) -> bool | None:
-    """Return whether a field's metadata says static or dynamic in any library's terms, or None.
-
-    Raises:
-        ValueError: Its entries contradict each other.
-    """
+    """Return whether metadata says static or dynamic, or None; raise ValueError if it says both."""
     answers = {
         bool(metadata[key]) is value for key, value in STATIC_ENTRIES.items() if key in metadata
     }

@@ -97,8 +97,7 @@ def _described(value: Any, options: DescribeOptions) -> str:
     if is_record or base.name in _OF_PARTS:
         return _by_parts(value, options)
     # An alias such as list[int] has the name of its origin.
-    is_alias = module_of(kind) in ("types", "typing")
-    name = MISSING if is_alias else read(value, "__qualname__")
+    name = MISSING if module_of(kind) in ("types", "typing") else read(value, "__qualname__")
     # Our own class names mean nothing to a reader: a function under `lw.jit` is jitted.
     what = "jitted function" if module_of(kind).startswith("leafwise._jit") else kind.__qualname__
     text = f"<{what} {name}>" if type(name) is str else shorten(value)

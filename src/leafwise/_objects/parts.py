@@ -33,12 +33,12 @@ from jax.core import Tracer
 from leafwise._objects.attributes import (
     DISPATCH,
     WEAK,
+    attributes,
     is_frozen,
     is_installed,
     of_partial,
     record_fields,
     registry_of,
-    stored_attributes,
 )
 from leafwise._objects.classes import ClassMap, is_a
 from leafwise._objects.frozen import FrozenMapping, StaticArray
@@ -266,8 +266,7 @@ def _function_values(value: types.FunctionType) -> list[Any]:
         return [registry]
     facts, held = facts_of(value.__code__), list(map(contents, value.__closure__ or ()))
     if facts.rebinds and is_installed(value):
-        names = value.__code__.co_freevars
-        pairs = zip(names, held, strict=True)
+        pairs = zip(value.__code__.co_freevars, held, strict=True)
         held = [int_as_float(item) if name in facts.rebinds else item for name, item in pairs]
     return [*held, *(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
 
@@ -299,8 +298,7 @@ _BUILTIN: Final = Kind(
 def _own(value: Any) -> list[tuple[str, Any]]:
     is_dispatcher = type(value) is types.FunctionType and registry_of(value) is not None
     unseen = _UNSEEN | DISPATCH if is_dispatcher else _UNSEEN
-    stored = [pair for pair in stored_attributes(value).items() if pair[0] not in unseen]
-    return sorted(stored, key=lambda pair: str(pair[0])) if len(stored) > 1 else stored
+    return [pair for pair in attributes(value) if pair[0] not in unseen]
 
 
 def _extra(value: Any) -> list[tuple[str, Any]]:

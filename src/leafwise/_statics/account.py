@@ -62,26 +62,16 @@ _DEEPEST: Final = 100
 
 
 class Scope(NamedTuple):
-    """How far an account looks; what is larger, or deeper than 100 levels, counts by identity.
+    """How far an account looks; what is larger, or deeper than 100 levels, counts by identity."""
 
-    Attributes:
-        most_bytes: The size of an array or a buffer.
-        most_items: The number of items in a container; an object may have four times as many.
-        most_parts: The number of containers and objects in one value.
-        whole: The kinds of values that count by identity.
-        closed: The packages whose objects are not looked into.
-        is_detailed: Whether each part has a token of its own, also in a value that never changes,
-            and the attributes of functions count.
-        is_wide: Whether parts come in breadth-first order, so that what is near is looked into.
-    """
-
-    most_bytes: int = 1 << 10
-    most_items: int = 32
-    most_parts: int = 4096
-    whole: frozenset[str] = frozenset({"reference"})
-    closed: frozenset[str] = MACHINERY
+    most_bytes: int = 1 << 10  # of an array or a buffer
+    most_items: int = 32  # in a container; an object may have four times as many
+    most_parts: int = 4096  # the containers and objects in one value
+    whole: frozenset[str] = frozenset({"reference"})  # the kinds that count by identity
+    closed: frozenset[str] = MACHINERY  # the packages whose objects are not looked into
+    # Whether each part has a token, also in what never changes, and attributes of functions count.
     is_detailed: bool = False
-    is_wide: bool = False
+    is_wide: bool = False  # whether parts come in breadth-first order: what is near comes first
 
 
 CAPTURED: Final = Scope()
@@ -341,7 +331,7 @@ def _reader_of(kind: Any) -> "_EntryReader":
 
 
 def _unlisted(fold: AccountFold, value: Any, table: Kind) -> _Entry:
-    if table.name not in _OBJECTS:
+    if table.name not in ("object", "record", "mapping"):
         return _by_table(fold, value, table)
     if callable(value) and (wrapped := wrapped_by(value)) is not None:
         return _wrapper(fold, value, wrapped)
@@ -402,19 +392,14 @@ def _by_table(fold: AccountFold, value: Any, table: Kind) -> _Entry:
         keys = [item for _, item in parts[: content[0]]]
         key = *key, *fold.summary(value, keys)
         parts = parts[content[0] :]
-    elif not table.is_ordered:
-        parts = _with_distinct_steps(parts)
+    elif not table.is_ordered:  # two items of a set may have the same text
+        known: dict[str, Any] = {}
+        for step, part in parts:
+            while step in known:
+                step += "'"  # noqa: PLW2901
+            known[step] = part
+        parts = list(known.items())
     return PartToken(key, text), PartNode(value, CheckedBy.CONTENT, parts, keys)
-
-
-def _with_distinct_steps(parts: Iterable[tuple[str, Any]]) -> list[tuple[str, Any]]:
-    """Return the parts of a set, of which two may have the same text."""
-    known: dict[str, Any] = {}
-    for step, part in parts:
-        while step in known:
-            step += "'"  # noqa: PLW2901
-        known[step] = part
-    return list(known.items())
 
 
 def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _Entry:
@@ -438,21 +423,16 @@ def _function(fold: AccountFold, value: types.FunctionType, _table: Kind) -> _En
     ]
     is_detailed, named = fold.scope.is_detailed, sorted(vars(value).items())
     # Where parts are named one by one, equal code in another module is the same function.
-    where = None if is_detailed else _globals_of(value)
+    space = value.__globals__
+    is_alone = str(space.get("__name__")).startswith("namedtuple_")
+    is_alone |= is_generated_file(code.co_filename)  # a library has made them for it
+    where = None if is_detailed or is_alone else ById(space)
     kept = vars(value).keys() - (DISPATCH if choice else ()) if is_detailed else fold.words
     own = {name: item for name, item in named if name in kept}
     parts += [(f".{name}", item) for name, item in own.items()]
     names = own if is_detailed else ()  # not those that are asked for
     token = PartToken((types.FunctionType, facts.form, where, *names), FUNCTION)
     return token, PartNode(value, CheckedBy.FUNCTION, parts)
-
-
-def _globals_of(function: types.FunctionType) -> ById | None:
-    """Return the globals of a function, unless a library has made them for it alone."""
-    space = function.__globals__
-    is_own = str(space.get("__name__")).startswith("namedtuple_")
-    is_own |= is_generated_file(function.__code__.co_filename)
-    return None if is_own else ById(space)
 
 
 def _wrapper(fold: AccountFold, value: Any, wrapped: Any) -> _Entry:
@@ -503,7 +483,10 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     is_opaque = has_hidden_state(kind) or module_of(kind).partition(".")[0] in fold.scope.closed
     if is_opaque and table.name == "object" and not _is_node(kind):
         token, node = _whole(fold, value, table)  # a lock, np.random.default_rng(0)
-        node.parts = _functions_in(value) if fold.scope.is_wide else ()
+        if fold.scope.is_wide and is_callable(value) and not is_of_package(value):
+            held = {id(item): name for name, item in reversed(own_attributes(value).items())}
+            functions = functions_in(value)
+            node.parts = [(f".{held.get(id(part), '__wrapped__')}", part) for part in functions]
         return token, node
     parts = _attributes(fold, value, table)
     fold.take(len(parts), 4 * fold.scope.most_items)
@@ -512,13 +495,6 @@ def _object(fold: AccountFold, value: Any, table: Kind) -> _Entry:
     names = ([step for step, _ in parts] or [""]) if is_closed else ()
     own, text = _known_class(type(value))
     return PartToken((own, *names), text), PartNode(value, CheckedBy.OBJECT, parts)
-
-
-def _functions_in(value: Any) -> list[Part]:
-    if not is_callable(value) or is_of_package(value):
-        return []
-    names = {id(item): name for name, item in reversed(own_attributes(value).items())}
-    return [(f".{names.get(id(part), '__wrapped__')}", part) for part in functions_in(value)]
 
 
 def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
@@ -531,16 +507,12 @@ def _attributes(fold: AccountFold, value: Any, table: Kind) -> list[Part]:
         held = {name: held[name] for name in held if not name.startswith("__")}
         held |= {field.name: getattr(value, field.name, MISSING) for field in fields}
     elif fold.words and is_plain_object(kind):
-        shared = _data_of_class(kind, fold.words - held.keys())
+        own = [base for base in kind.__mro__ if not is_installed_module(base.__module__)]
+        names = {name for base in own for name in vars(base) if not name.startswith("__")}
+        members = {name: in_class(kind, name) for name in names & (fold.words - held.keys())}
+        shared = {name: item for name, item in members.items() if not is_descriptor(item)}
         held = {name: held[name] for name in held if name in fold.words} | shared
     return [(f".{name}", held[name]) for name in sorted(held)]
-
-
-def _data_of_class(kind: type, words: frozenset[str]) -> dict[str, Any]:
-    own = [base for base in kind.__mro__ if not is_installed_module(base.__module__)]
-    names = words.intersection(*[{name for base in own for name in vars(base)}])
-    members = {name: in_class(kind, name) for name in names if not name.startswith("__")}
-    return {name: member for name, member in members.items() if not is_descriptor(member)}
 
 
 def _is_node(kind: type) -> bool:
@@ -572,7 +544,6 @@ _BY_CLASS: Final[tuple[tuple[Any, _EntryReader], ...]] = (
     (types.FunctionType, _function),  # def act(x): ...
     (jax.tree_util.PyTreeDef, _treedef),
 )
-_OBJECTS: Final = ("object", "record", "mapping")
 _MAPPINGS: Final = ("dict", "mapping")
 SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", *_MAPPINGS})
 """The kinds whose content begins with their number of items."""

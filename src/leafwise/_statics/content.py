@@ -60,7 +60,7 @@ class Kept:
 
 def read_by_content(fold: Fold, value: Any, path: str) -> None:
     """Add the tokens of `value` by content, and guards for what it consists of."""
-    content = Fold(_by_content(), None if fold.paths is None else [])
+    content = Fold(_POLICY, None if fold.paths is None else [])
     content.own, content.outer = Guards(), Guards()
     content.add(value, path)
     fold.tokens += content.tokens
@@ -76,7 +76,7 @@ def _watch(fold: Fold, value: Any, path: str) -> bool:
         return False
     if not consists_of_parts(type(value)):  # its own == decides
         fold.push(path, hash(value))
-        fold.guard.add(_hash, value)
+        fold.guard.add(lambda target: (hash(target),), value)
     elif not isinstance(value, tuple) or type(value).__dictoffset__:
         fold.outer.add(_content_and_parts, value)
     return True
@@ -102,16 +102,8 @@ def _read_as_key(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     return READERS[object](fold, value, path)
 
 
-def _hash(value: Any) -> tuple[Any, ...]:
-    return (hash(value),)
-
-
 def _items(mapping: Mapping[Any, Any]) -> tuple[Any, ...]:
     return (*mapping, *mapping.values())
-
-
-def _members(cls: type) -> tuple[Any, ...]:
-    return _items(vars(cls))
 
 
 def _content_and_parts(value: Any) -> tuple[Any, ...]:
@@ -189,11 +181,11 @@ def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     is_open = not is_static and cls.__hash__ is None
     fold.kept.append(value)
     _read_classes(fold, value if isinstance(value, type) else cls, path)
-    if isinstance(value, _THEMSELVES):
+    if isinstance(value, (type, types.ModuleType, Enum, np.ufunc, *WEAK)):
         return _read_itself(fold, value, path)
     if kind in ("array", "jax.Array") and not is_static:
         return _read_array(fold, value, path)
-    if is_open and kind in _CONTAINERS:
+    if is_open and kind in ("list", "dict", "set", "deque", "mapping", "buffer", "cell"):
         return _read_container(fold, value, path)
     if not (is_itself(value) or (is_open and kind == "object")):
         return _read_as_key(fold, value, path)
@@ -210,10 +202,6 @@ def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     if is_open or callable(value) or not is_installed_module(cls.__module__):
         return _read_object(fold, value, path)
     return _read_itself(fold, value, path)
-
-
-_THEMSELVES: Final = (type, types.ModuleType, Enum, np.ufunc, *WEAK)
-_CONTAINERS: Final = ("list", "dict", "set", "deque", "mapping", "buffer", "cell")
 
 
 def _read_container(fold: Fold, value: Any, path: str) -> Sequence[Part]:
@@ -256,17 +244,16 @@ def _read_classes(fold: Fold, cls: type, path: str) -> None:
         fold.push(path, ById(base))
         if not fold.enter(base, path, is_shared=True):
             continue
-        fold.outer.add(_members, base)
+        fold.outer.add(lambda target: _items(vars(target)), base)
         for name, member in vars(base).items():
             if name not in OF_EVERY_CLASS:
                 fold.push(path, name)
                 fold.defer(function_in(member), f"{path}.{base.__name__}.{name}", is_named=True)
 
 
-@functools.cache
-def _by_content() -> Policy:
-    """Return the policy for comparing by content, which replaces some readers of `AS_KEY`."""
-    own: dict[Any, Reader] = {
+_POLICY: Final = Policy(
+    {
+        **READERS,
         types.FunctionType: _read_function,
         **dict.fromkeys((types.MethodType, BoundMethod), _read_method),
         **dict.fromkeys(
@@ -282,5 +269,6 @@ def _by_content() -> Policy:
         ),
         types.MappingProxyType: _read_container,
         **dict.fromkeys((type, object), _read_other),
-    }
-    return Policy({**READERS, **own}, _watch)
+    },
+    _watch,
+)

@@ -33,8 +33,11 @@ def refused(path: str, value: Any) -> StaticFinding | None:
         return _unhashable(path, value, "its class is not frozen: it can change in place", fix)
     if kind.__hash__ is None:
         return _hashless(path, value)
-    if is_tree_node(kind) and not is_a(value, tuple):
-        return _array_leaf(path, value)
+    is_tree = is_tree_node(kind) and not is_a(value, tuple)
+    for key_path, leaf in jax.tree_util.tree_leaves_with_path(value) if is_tree else ():
+        if leaf is not value and is_array(leaf):
+            where = path + jax.tree_util.keystr(key_path)
+            return traced(where, leaf) if is_tracer(leaf) else array(where, leaf)
     return None
 
 
@@ -59,7 +62,7 @@ def bad_hash(path: str, value: Any) -> StaticFinding | None:
         first, second = hash(value), hash(value)
     except Exception as error:  # noqa: BLE001  # a user's `__hash__`
         raised = _words_of(error)
-        if (finding := _bad_item(path, value)) is not None:
+        if finding := _bad_item(path, value):
             return finding
         if isinstance(kind.__hash__, types.FunctionType):
             fix = StaticFix(f"make {name}.__hash__ return one int, from values that never change")
@@ -179,14 +182,6 @@ def array(path: str, value: Any) -> StaticFinding:
 
 
 _NUMBERS: Final = {"b": "bool", "i": "int", "u": "int", "f": "float", "c": "complex"}
-
-
-def _array_leaf(path: str, value: Any) -> StaticFinding | None:
-    for key_path, leaf in jax.tree_util.tree_leaves_with_path(value):
-        if leaf is not value and is_array(leaf):
-            where = path + jax.tree_util.keystr(key_path)
-            return traced(where, leaf) if is_tracer(leaf) else array(where, leaf)
-    return None
 
 
 _FROZEN: Final = {

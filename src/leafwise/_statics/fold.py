@@ -1,14 +1,13 @@
 """A fold that turns values into tokens, each with the path that it comes from.
 
 A *policy* reads one value at a time: it adds a hashable token for the value apart from its parts,
-and returns the parts that count. Three policies use this fold: how a key compares
-(`leafwise._statics.form`), how it compares functions by content (`content`), and what is kept of a
-captured value (`account`). Under one policy, two values are the same exactly if their tokens are
-equal, in order; a change is at the first path whose tokens differ.
+and returns the parts that count. Under one policy, two values are the same exactly if their tokens
+are equal, in order; a change is at the first path whose tokens differ.
 """
 
 import contextlib
 import enum
+import functools
 import operator
 import types
 from collections import Counter
@@ -69,14 +68,10 @@ AGAIN: Final = object()
 class Position(enum.IntEnum):
     """Where a value is, which decides what is allowed there; only `content` changes it."""
 
-    STATIC = 0
-    """A static value, or a part of one."""
-    HELD = 1
-    """Inside a function, which may hold lists, arrays and objects."""
-    ATTRIBUTE = 2
-    """An attribute of an object: what cannot be compared is compared by identity."""
-    NAMED = 3
-    """A value that code reads by name: like an attribute, but checked less often."""
+    STATIC = 0  # a static value, or a part of one
+    HELD = 1  # inside a function, which may hold lists, arrays and objects
+    ATTRIBUTE = 2  # of an object: what cannot be compared is compared by identity
+    NAMED = 3  # read by code under a name: like an attribute, but checked less often
 
 
 Reader: TypeAlias = Callable[[Any, Any, Any], Sequence[Part]]
@@ -91,36 +86,17 @@ def number_again(fold: "Fold", _value: Any, path: Any, number: int) -> None:
 
 
 class Policy(NamedTuple):
-    """Which parts of a value count.
+    """Which parts of a value count."""
 
-    Attributes:
-        readers: The reader for each type; that for `object` reads all other types.
-        watch: Records an object that can change; returns whether to read its parts.
-        again: Adds the token of a value that occurs again, or rejects it.
-    """
-
-    readers: Mapping[type, Reader]
+    readers: Mapping[type, Reader]  # by type; that for `object` reads all other types
+    # Records an object that can change; returns whether to read its parts.
     watch: "Callable[[Fold, Any, str], bool]"
+    # Adds the token of a value that occurs again, or rejects it.
     again: "Callable[[Any, Any, Any, int], None]" = number_again
 
 
 class Fold:
-    """The tokens of some values under one policy.
-
-    Attributes:
-        paths: The path of each token, or None if they are not needed.
-        tokens: The tokens, in order.
-        findings: What the policy rejects, in order.
-        fixed: Whether nothing in the values can change, so that the same objects always have the
-            same tokens, and equal values are indistinguishable, so that one can replace all.
-        reaches: Whether functions or attributes can be reached through the values.
-        kept: The numbered values, kept alive since their ids may be in the tokens.
-        records: The digests of the objects that can change, to be kept with the key.
-        guards: For each field by content, the guards `own` and `outer` of its value.
-        own: By content, the guards of what a value consists of.
-        outer: The guards of what its code reads by name, and of what hardly ever changes.
-        position: That of the value being read; its parts get the one that its reader sets.
-    """
+    """The tokens of some values under one policy."""
 
     __slots__ = (
         *("_attributes", "_ends", "_inside", "_members", "_named", "_numbers", "_readers"),
@@ -128,21 +104,25 @@ class Fold:
         *("paths", "policy", "position", "reaches", "records", "tokens"),
     )
 
-    own: Guards
-    outer: Guards
+    own: Guards  # by content: of what a value consists of
+    outer: Guards  # of what its code reads by name, and of what hardly ever changes
 
     def __init__(self, policy: Policy, paths: list[Any] | None = None) -> None:
         self.policy = policy
         self._readers = policy.readers
-        self.paths = paths
+        self.paths = paths  # that of each token, or None if they are not needed
         self.tokens: list[Any] = []
         self.findings: list[StaticFinding] = []
+        # Whether nothing in the values can change, so that the same objects always have the same
+        # tokens, and equal values are indistinguishable, so that one can replace all.
         self.fixed = True
-        self.reaches = False
-        self.kept: list[Any] = []
-        self.records: list[Any] = []
-        self.guards: list[tuple[Guards, Guards]] = []
-        self.position = Position.STATIC
+        self.reaches = False  # whether functions or attributes can be reached through the values
+        self.kept: list[Any] = []  # the numbered values: their ids may be in the tokens
+        self.records: list[Any] = []  # the digests of the objects that can change, for the key
+        self.guards: list[tuple[Guards, Guards]] = []  # `own` and `outer`, by field by content
+        self.position = (
+            Position.STATIC
+        )  # of the value being read; its reader sets that of its parts
         self._numbers: dict[int, int] = {}
         self._inside: int | None = None
         self._ends: tuple[Callable[[], object], ...] = ()
@@ -257,12 +237,7 @@ class Fold:
 
     def number_parts_apart(self) -> None:
         """Forget the numbers of the parts of the current value once they are read."""
-        numbers = dict(self._numbers)
-
-        def end() -> None:
-            self._numbers = numbers
-
-        self.at_end(end)
+        self.at_end(functools.partial(setattr, self, "_numbers", dict(self._numbers)))
 
     @contextlib.contextmanager
     def apart(self, owner: Any) -> Generator[None, None, None]:

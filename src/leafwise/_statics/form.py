@@ -76,18 +76,14 @@ class OpaqueTreedef(Opaque):
     def aux_form(self) -> tuple[Any, ...]:
         """Return the form of the aux_data of each node, or None if it could not be static."""
         if not hasattr(self, "_aux_form"):
-            self._aux_form = tuple(map(_form_or_none, _aux_data_of(self._value)))
+            every: list[Any] = []
+            pending = [self._value]
+            while pending:
+                node = pending.pop()
+                every.append((node.node_data() or (None, None))[1])
+                pending.extend(node.children())
+            self._aux_form = tuple(_form_or_none(aux) for aux in every if aux is not None)
         return self._aux_form
-
-
-def _aux_data_of(treedef: Any) -> list[Any]:
-    every: list[Any] = []
-    pending = [treedef]
-    while pending:
-        node = pending.pop()
-        every.append((node.node_data() or (None, None))[1])
-        pending.extend(node.children())
-    return [aux for aux in every if aux is not None]
 
 
 @or_default(None)  # the value's own code
@@ -259,8 +255,7 @@ def _refuse(fold: Fold, problem: StaticFinding) -> tuple[()]:
 def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     """Read a value whose type is not in the table: reject it, or choose its reader."""
     cls = type(value)
-    problem = findings.refused(path, value)
-    if problem is not None:
+    if problem := findings.refused(path, value):
         return _refuse(fold, problem)
     if issubclass(cls, type | enum.Enum):
         return _read_identity(fold, value, path)
@@ -275,8 +270,7 @@ def _read_other(fold: Fold, value: Any, path: str) -> Sequence[Part]:
 
 def _check_hash(fold: Fold, value: Any, path: str) -> None:
     """Reject an unfrozen record with a bad hash, which may depend on more than its fields."""
-    problem = None if fold.findings else findings.bad_hash(path, value)
-    if problem is not None:
+    if not fold.findings and (problem := findings.bad_hash(path, value)):
         _refuse(fold, problem)
 
 
@@ -297,8 +291,7 @@ def _read_opaque(fold: Fold, value: Any, path: str) -> Sequence[Part]:
     if is_itself(value):
         fold.reaches = True
         return _read_identity(fold, value, path)
-    problem = findings.bad_hash(path, value)
-    if problem is not None:
+    if problem := findings.bad_hash(path, value):
         return _refuse(fold, problem)
     if compares_by_identity(cls):
         token: Any = (id(value), hash(value))  # identity, but its hash is watched
@@ -324,13 +317,9 @@ def _compared_parts(value: Any) -> list[Part]:
         return [(".format", value.format), (".shape", value.shape)]
     if issubclass(cls, datetime.datetime | datetime.time):  # pandas.Timestamp, say
         return [(".tzinfo", value.tzinfo)]
-    return _parts_of_alias(value) if is_alias(value) else []
-
-
-def _parts_of_alias(value: Any) -> list[Part]:
-    """Return the arguments of a parametrised type, which may be values: ``Annotated[int, 1]``."""
     arguments: list[Part] = []
-    for name in ("__args__", "__metadata__"):
+    # Of a parametrised type, which may be values: ``Annotated[int, 1]``.
+    for name in ("__args__", "__metadata__") if is_alias(value) else ():
         items: Any = getattr(value, name, ())
         arguments += [(f".{name}[{place}]", item) for place, item in enumerate(items)]
     # The arguments of a union have an order.

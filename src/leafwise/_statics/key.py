@@ -41,23 +41,16 @@ a callback in Python, Python would only print the exception.
 
 
 class Token:
-    """One canonical form, interned: two forms are equal if their tokens are the same object.
-
-    Attributes:
-        form: The canonical form.
-        values: The values whose ids, or whose types' ids, are in the form.
-        hash_node: The extra child of instances whose class has ``many_statics``. All keys of this
-            token share it: equal aux_data must not come with unequal children.
-    """
+    """One canonical form, interned: two forms are equal if their tokens are the same object."""
 
     __slots__ = ("__weakref__", "form", "hash", "hash_node", "values")
 
-    def __init__(
-        self, form: tuple[Any, ...], hashed: int, values: tuple[Any, ...], hash_node: object
-    ) -> None:
+    def __init__(self, form: tuple[Any, ...], values: tuple[Any, ...], hash_node: object) -> None:
         self.form = form
-        self.hash = hashed
-        self.values = values
+        self.hash = hash(form)
+        self.values = values  # whose ids, or whose types' ids, are in the form
+        # The extra child of instances whose class has ``many_statics``. All keys of this token
+        # share it: equal aux_data must not come with unequal children.
         self.hash_node = hash_node
 
 
@@ -109,13 +102,9 @@ def no_key() -> "StaticKey | None":
     return None
 
 
-def intern(
-    table: dict[int, list[WeakEntry[T]]],
-    form: tuple[Any, ...],
-    hashed: int,
-    make: Callable[[], T],
-) -> T:
+def intern(table: dict[int, list[WeakEntry[T]]], form: tuple[Any, ...], make: Callable[[], T]) -> T:
     """Return the only live token of this form, which `make` creates if needed."""
+    hashed = hash(form)
     known = _find(table, form, hashed)
     if known is not None:
         return known
@@ -204,15 +193,6 @@ class StaticKey(Token):
     """The statics of an instance of one class, as JAX sees them.
 
     This kind is its own token: equality is identity, and never runs Python code.
-
-    Attributes:
-        owner: The class, and the names of its static fields.
-        values: The static values in field order, as `jax.tree.map` returns them.
-        fixed: Whether nothing in the values can change in place.
-        guards: For each field by content: what it consists of, and what its code reads.
-        rest_fixed: Whether nothing in the other fields can change.
-        records: The digests of the objects that can change.
-        reached: What could be reached through the values when the key was made, by path.
     """
 
     __slots__ = ("fixed", "guards", "owner", "reached", "records", "rest_fixed")
@@ -226,13 +206,15 @@ class StaticKey(Token):
     ) -> None:
         pick: Any = getattr(owner, "hash_node", None)
         hash_node = None if pick is None else pick(values)
-        super().__init__(form, hash(form), values, hash_node)
+        super().__init__(form, values, hash_node)
         self.owner = owner
+        # Whether nothing in the fields that are not compared by content can change in place.
         self.rest_fixed = canon is None or canon.fixed
+        # For each field by content: what it consists of, and what its code reads.
         self.guards: Sequence[tuple[Guards, Guards]] = () if canon is None else canon.guards
         self.fixed = self.rest_fixed and not self.guards
         self.records: Sequence[Digest] = () if canon is None else canon.records
-        self.reached: Account | None = None
+        self.reached: Account | None = None  # through the values, when the key was made
 
     def unchanged(self) -> bool:
         """Return whether values compared by content, and what their code reads, are unchanged."""
@@ -245,10 +227,9 @@ class StaticKey(Token):
         """Return ``Params(a=2, act='relu')``: JAX prints it in its own messages."""
         shallow = DescribeOptions(self.hash & 0xFFFFFFFF, self.owner.cls.__module__)
         deep, by_content = shallow._replace(by_content=True), content_names(self.owner)
-        pairs = zip(self.owner.static_names, self.values, strict=True)
         inside = ", ".join(
             f"{name}={describe(value, deep if name in by_content else shallow)}"
-            for name, value in pairs
+            for name, value in zip(self.owner.static_names, self.values, strict=True)
         )
         return f"{self.owner.cls.__name__}({inside}){redefined_mark(self.owner.cls)}"
 
@@ -282,30 +263,20 @@ for _kind in (StaticKey, OwnStaticKey):
 
 
 class KeyTable:
-    """The keys of one class.
-
-    Attributes:
-        cls: The class whose keys these are.
-        known: The keys by the ids of their static objects. An id is valid only while its object
-            lives: an entry refers to the key that keeps those objects alive, and disappears with
-            it.
-        last: Returns the last fixed key that was returned, or None.
-        find_owner: Finds the owner if it is not set yet; see `set_owner`.
-        plain: The keys of plain values, by their form. Plain values refer to nothing else,
-            so the table may keep them alive.
-        kept: The latest key of a few plain values, kept alive without an instance.
-        tokens: The other interned forms, by hash.
-    """
+    """The keys of one class."""
 
     __slots__ = ("_owner", "cls", "find_owner", "kept", "known", "last", "plain", "tokens")
 
     def __init__(self, cls: type) -> None:
         self.cls = cls
+        # By the ids of their static objects. An id is valid only while its object lives: an entry
+        # refers to the key that keeps those objects alive, and disappears with it.
         self.known: dict[tuple[int, ...], KeyEntry] = {}
-        self.last: Callable[[], StaticKey | None] = no_key
+        self.last: Callable[[], StaticKey | None] = no_key  # the last fixed key that was returned
+        # By their form. Plain values refer to nothing else, so the table may keep them alive.
         self.plain: dict[tuple[Any, ...], KeyEntry] = {}
-        self.kept: StaticKey | None = None
-        self.tokens: dict[int, list[WeakEntry[Any]]] = {}
+        self.kept: StaticKey | None = None  # of a few plain values, alive without an instance
+        self.tokens: dict[int, list[WeakEntry[Any]]] = {}  # the other interned forms, by hash
         self._owner: StaticOwner | None = None
         self.find_owner: Callable[[type], StaticOwner] = _refuse_unregistered
 
@@ -405,17 +376,14 @@ def key_of(table: KeyTable, values: tuple[Any, ...]) -> StaticKey:
     key: StaticKey
     if canon.fixed and not canon.guards:
         key = intern(
-            table.tokens,
-            form,
-            hash(form),
-            lambda: _with_reached(StaticKey(owner, values, form, canon), canon),
+            table.tokens, form, lambda: _with_reached(StaticKey(owner, values, form, canon), canon)
         )
         if any(value is not kept for value, kept in zip(values, key.values, strict=True)):
             return key
     else:
         own = OwnStaticKey(owner, values, form, canon)
-        make_token = functools.partial(Token, form, own.hash, values, own.hash_node)
-        own.token = intern(table.tokens, form, own.hash, make_token)
+        make_token = functools.partial(Token, form, values, own.hash_node)
+        own.token = intern(table.tokens, form, make_token)
         own.hash_node = own.token.hash_node
         key = _with_reached(own, canon)
     with LOCK:

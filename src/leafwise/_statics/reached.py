@@ -17,23 +17,13 @@ from leafwise._objects.text import shorten, shorten_both
 from leafwise._statics.account import Account, AccountFold, PartToken, Scope
 from leafwise._statics.findings import field_of
 
-_CLOSED: Final = MACHINERY | {
-    "jax",
-    "jaxlib",
-    "numpy",
-    "builtins",
-    "leafwise",
-    "weakref",
-    "_weakrefset",
-}
-"""Instances of these packages' classes are not entered, except for functions that they wrap."""
-
 REACHED: Final = Scope(
     most_bytes=1 << 16,
     most_items=sys.maxsize,
     most_parts=2_000,
     whole=frozenset({"identity", "jax.Array"}),
-    closed=_CLOSED,
+    # Instances of these packages' classes are not entered, except for functions that they wrap.
+    closed=MACHINERY | {"jax", "jaxlib", "numpy", "builtins", "leafwise", "weakref", "_weakrefset"},
     is_detailed=True,
     is_wide=True,
 )
@@ -41,11 +31,7 @@ REACHED: Final = Scope(
 
 
 def reached(values: Iterable[Part]) -> Account:
-    """Return what can be reached from values, each with its path, in breadth-first order.
-
-    Raises:
-        StaticFieldError: A tracer can be reached.
-    """
+    """Return what can be reached from values, by path, nearest first; raise if a tracer can be."""
     fold = AccountFold(scope=REACHED)
     for path, value in values:
         fold.defer(value, (path,))

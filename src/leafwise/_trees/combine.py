@@ -81,8 +81,7 @@ def _merge(parts: Sequence[Any], path: Steps, root: Any) -> Any:
         )
     nodes = [each and each[0] for each in opened]
     for part, node in zip(present[1:], nodes[1:], strict=True):
-        reason = _difference(present[0], nodes[0], part, node)
-        if reason is not None:
+        if reason := _difference(present[0], nodes[0], part, node):
             raise TreeError(f"{name_in(root, path)}: the trees differ: {reason}")
     steps = () if nodes[0] is None else nodes[0].steps
     columns = zip(*[each[1] for each in opened if each is not None], strict=True)
@@ -129,8 +128,7 @@ def mismatch(prefix: Any, tree: Any, root: Any, path: Steps = ()) -> str | None:
     mine, theirs = open_node(prefix), open_node(tree)
     if mine is None:
         return None
-    reason = _difference(prefix, mine[0], tree, theirs and theirs[0])
-    if reason is not None:
+    if reason := _difference(prefix, mine[0], tree, theirs and theirs[0]):
         return f"{name_in(root, path)}: {reason}"
     pairs = zip(mine[0].steps, mine[1], theirs[1] if theirs is not None else (), strict=True)
     for step, part, whole in pairs:
@@ -176,8 +174,7 @@ def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NO_PATHS, 
 
 
 def _axes(value: Any, requests: Sequence[Request], path: Steps, tree: Any, default: Any) -> Any:
-    whole = whole_request(requests, len(path))
-    if whole is not None:
+    if whole := whole_request(requests, len(path)):
         return whole.value
     if path and not requests:
         return default

@@ -101,13 +101,12 @@ class LeafRecorder:
     def __init__(self, *, filtered: bool = False, abstract: bool = False) -> None:
         self._filtered = filtered
         self._abstract = abstract
-        self._usual = not (filtered or abstract)
         self._known: dict[Any, Leaf] = {}
 
     def __call__(self, value: Any) -> Leaf:
         key: Any = None
         kind: type = type(value)
-        if not self._usual:
+        if self._filtered or self._abstract:
             return self._record(value)
         if kind in _ARRAYS and not value.is_deleted():
             key = value.aval, value.sharding, value.committed

@@ -12,7 +12,6 @@ import jax
 from leafwise._classes.foreign import key_in
 from leafwise._classes.options import By
 from leafwise._objects.attributes import instance_with
-from leafwise._objects.classes import ClassMap
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.locks import cached_property
 from leafwise._objects.stand_ins import MISSING
@@ -103,9 +102,8 @@ def walk(root: Node | int) -> Iterator[tuple[Steps, Node | int]]:
         path, part = todo.pop()
         yield path, part
         if isinstance(part, Node):
-            steps = part.steps
             todo += [
-                ((*path, steps[place]), child)
+                ((*path, part.steps[place]), child)
                 for place, child in enumerate(part.children)
                 if not part.is_hash_node(place)
             ][::-1]
@@ -237,8 +235,10 @@ def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics
     if aux is None or cls is dict:
         return _NOTHING
     if dataclasses.is_dataclass(cls):
-        steps = tuple([step_of(key) for key in keys])
-        pairs = [(name, getattr(value, name, MISSING)) for name in _fields_but(cls, steps)]
+        children = {field_name(step_of(key)) for key in keys}
+        fields = () if None in children else dataclasses.fields(cls)
+        names = [field.name for field in fields if field.name not in children]
+        pairs = [(name, getattr(value, name, MISSING)) for name in names]
         found = [(f".{name}", item) for name, item in pairs if item is not MISSING]
         return tuple(name for name, _ in found), tuple(item for _, item in found)
     if cls is jax.tree_util.Partial:
@@ -246,16 +246,3 @@ def _statics_of(value: Any, cls: type, aux: Any, keys: Sequence[Any]) -> Statics
     if cls is defaultdict:
         return (".default_factory",), (aux[0],)
     return _NOTHING
-
-
-_STATIC_FIELDS: Final[ClassMap[dict[tuple[str, ...], tuple[str, ...]]]] = ClassMap()
-
-
-def _fields_but(cls: Any, steps: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the fields of a dataclass that are not children; () if children have no names."""
-    known = _STATIC_FIELDS.setdefault(cls, dict)
-    if steps not in known:
-        children = set(map(field_name, steps))
-        names = [field.name for field in dataclasses.fields(cls) if field.name not in children]
-        known[steps] = () if None in children else tuple(names)
-    return known[steps]

@@ -53,8 +53,7 @@ def field_name(step: str) -> str | None:
 
 def format_path(steps: Iterable[str]) -> str:
     """Return a path as it is printed: ``encoder.w``, or an empty string for the tree itself."""
-    texts = [_PATTERNS.get(step, step) for step in steps]
-    return "".join(texts).removeprefix(".")
+    return "".join(_PATTERNS.get(step, step) for step in steps).removeprefix(".")
 
 
 def name_in(tree: Any, steps: Iterable[str]) -> str:
@@ -163,19 +162,12 @@ def nowhere(
     return PathError(f"{path!r} leads nowhere{where}: {why}{nearest}")
 
 
-_MOST_KNOWN: Final = 50_000
-"""The number of paths of the tree that are searched for one with the same ending."""
-
-_MOST_COMPARED: Final = 2000
-"""The number of paths whose strings are compared for similarity, which takes longer."""
-
-
 def nearest_path(
     wanted: Steps, wrong: int, siblings: Sequence[str], paths: Iterable[Steps]
 ) -> Steps | None:
     """Return the path that was most likely meant, or None; `nowhere` has the arguments."""
     close = difflib.get_close_matches(wanted[wrong], siblings, 1)
-    known = [steps for steps, _ in zip(paths, range(_MOST_KNOWN), strict=False) if steps]
+    known = [steps for steps, _ in zip(paths, range(50_000), strict=False) if steps]
     if close:
         here = (*wanted[:wrong], close[0])
         meant = (*here, *wanted[wrong + 1 :])
@@ -184,7 +176,7 @@ def nearest_path(
     ending = [steps for steps in known if steps[-len(wanted) :] == wanted]
     if ending:
         return min(ending, key=len)
-    texts = {format_path(steps): steps for steps in known[:_MOST_COMPARED]}
+    texts = {format_path(steps): steps for steps in known[:2000]}  # comparing them is slow
     found = difflib.get_close_matches(format_path(wanted), texts, 1, 0.0)
     return texts[found[0]] if found else None
 

@@ -2,8 +2,6 @@
 
 import copy
 import enum
-import functools
-from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -43,8 +41,7 @@ def field_order(instance: Any) -> list[str]:
         return [name for name in declared if name not in aside]
     if isinstance(instance, enum.Enum):
         return []  # the attributes of a member are Python's own
-    registered = registered_names(cls)
-    if registered is not None:
+    if registered := registered_names(cls):
         return [*registered[1], *registered[0]]
     return [name for name in own_attributes(instance) if name != KEY]
 
@@ -63,8 +60,7 @@ def field_names_of(instance: Any) -> FieldNames:
     are static, those too about which its own code says nothing.
     """
     cls = type(instance)
-    known = field_names(cls)
-    if known is not None:
+    if known := field_names(cls):
         return FieldNames(*known)
     names = [name for name in field_order(instance) if is_held(instance, name) is not False]
     dynamic = tuple(name for name in names if is_child(instance, name))
@@ -89,10 +85,6 @@ _NUMBER: Final = np.float32(1536)
 """A value that few instances contain, and that every dtype of 16 bits or more can hold."""
 
 
-def _number_for(_: object) -> Any:
-    return _NUMBER
-
-
 @or_default(default=False)  # a tracer, or a user's `==`
 def _is_number(leaf: Any) -> bool:
     return np.shape(leaf) == () and bool(leaf == _NUMBER)  # a flatten may copy or convert it
@@ -113,14 +105,12 @@ def is_held(instance: Any, name: str) -> bool | None:
 def is_child(instance: Any, name: str) -> bool | None:
     """Return whether an attribute is a child of an instance, or has the children in it."""
     # `return (self.w,), None`; `return (*self.layers,), None`, where only items can be exchanged
-    answer = _is_child(instance, name, _number_for)
-    if answer is None:
-        answer = _is_child(instance, name, functools.partial(jax.tree.map, _number_for))
-    return answer
+    answer = _is_child(instance, name)
+    return _is_child(instance, name, by_item=True) if answer is None else answer
 
 
 @or_default(None)
-def _is_child(instance: Any, name: str, number_for: Callable[[Any], Any]) -> bool | None:
+def _is_child(instance: Any, name: str, *, by_item: bool = False) -> bool | None:
     held = getattr(instance, name)
     # Stop at other attributes, which may be large; but None can stand for a static.
     rest = [item for key, item in own_attributes(instance).items() if key != name]
@@ -129,7 +119,10 @@ def _is_child(instance: Any, name: str, number_for: Callable[[Any], Any]) -> boo
     def leaves_of(tree: Any) -> list[Any]:
         return jax.tree_util.tree_leaves(tree, is_leaf=lambda part: id(part) in aside)
 
-    new = number_for(held)
+    new: Any = _NUMBER
+    if by_item:
+        structure: Any = jax.tree.structure(held)
+        new = structure.unflatten([_NUMBER] * structure.num_leaves)
     before, after = leaves_of(instance), leaves_of(exchange(instance, name, new))
     times = sum(map(_is_number, after)) - sum(map(_is_number, before))
     if times < 1:

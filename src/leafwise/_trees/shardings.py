@@ -177,8 +177,7 @@ def _promise(leaf: Any, sharding: Any) -> Any:
     jax_: Any = jax  # its functions used here are not annotated
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return jax_.ShapeDtypeStruct.update(leaf, sharding=sharding)
-    axis_types = getattr(getattr(sharding, "mesh", None), "axis_types", ())
-    if AxisType.Explicit in axis_types:
+    if AxisType.Explicit in getattr(getattr(sharding, "mesh", None), "axis_types", ()):
         # `reshard` works under `jax.vmap`, but needs a mesh that is set.
         move = jax_.device_put if current_mesh() is None else jax_.sharding.reshard
         return move(leaf, sharding)

@@ -77,8 +77,7 @@ def update(tree: T, changes: Mapping[Path, Any]) -> T:
 
 
 def _updated(value: Any, requests: Sequence[Request], path: Steps, tree: Any) -> Any:
-    whole = whole_request(requests, len(path))
-    if whole is not None:
+    if whole := whole_request(requests, len(path)):
         return whole.value
     parts = parts_of(value)
     places = group_by_part(
