@@ -61,7 +61,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Watch a test, and fail it if it exceeds its budgets."""
     marks = [(node.nodeid, mark) for node, mark in item.iter_markers_with_node(_BUDGET)]
     captures = item.get_closest_marker(_CAPTURES)
-    marker = ""
+    problem = marker = ""
     with contextlib.ExitStack() as blocks:
         if _LOG in item.stash:
             _budgets().watch_in(blocks, item.stash[_LOG])
@@ -74,7 +74,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
                 check = importlib.import_module("leafwise.debug").check_captures
                 blocks.enter_context(check(*captures.args, **captures.kwargs))
         except (TypeError, ValueError) as error:
-            pytest.fail(f"{item.nodeid}: {marker}{error}", pytrace=False)
+            problem = f"{item.nodeid}: {marker}{error}"
+        if problem:  # not in the handler, whose error would be its context
+            pytest.fail(problem, pytrace=False)
         item.stash[_BLOCKS] = blocks
         try:
             return (yield)
