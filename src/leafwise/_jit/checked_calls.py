@@ -136,9 +136,8 @@ def note(number: int | None, observation: Observation) -> None:
         _NOTED.pop(key, None)  # the latest last
         _NOTED[key] = find = weakref.ref(observation, functools.partial(_forget, key, [*functions]))
         for function in functions:
-            traces = _TRACES_OF.setdefault(function, [])
-            if observation not in [known() for known in traces]:
-                traces.append(find)
+            others = [trace for trace in _traces_of(function) if trace is not observation]
+            _TRACES_OF[function] = [find, *map(weakref.ref, others)]
         if number == _NUMBERS.latest and observation.reads:
             # What it knows by address must not live longer than the function.
             is_held = not observation.keeps_alive
@@ -193,8 +192,8 @@ def observed(log: ProgramLog, program: ProgramEntry) -> Generator[list[Current],
         if inside is None:  # unknown, so nothing may be reused
             trace_afresh()
         ran = set[int]().union(*(run.within for run in runs))
-        reused = [(trace, key) for key in inside or () for trace in _traces_of(key)]
-        earlier = [was for trace, key in reused for was in trace.read_within(key)]
+        known = [(trace, key) for key in inside or () for trace in _traces_of(key)]
+        earlier = [was for trace, key in known for was in trace.read_within(key)]
         # By their lines, those that ran in no trace that is known, such as one that is unfinished.
         unknown = [text for key, text in (inside or {}).items() if key not in ran]
         unknown = [text for text in unknown if not _traces_of(id(text))]
@@ -205,9 +204,6 @@ def observed(log: ProgramLog, program: ProgramEntry) -> Generator[list[Current],
         noted = [find() for find in list(_NOTED.values())] if missing else []
         earlier += [was for at in missing for seen in noted if seen for was in seen.read_in(at)]
         observation = Observation(runs, fun, earlier, number)
-        for trace, key in reused:
-            text, codes = trace.functions[key]
-            observation.functions.setdefault(key, (text, set()))[1].update(codes)
         current, observation.current = observation.current, None
         for latest in [trace.observation for trace in log.traced()[-1:]]:
             if latest is not None and latest.captured == observation.captured:
