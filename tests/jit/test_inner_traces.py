@@ -290,7 +290,7 @@ def test_one_of_two_helpers_is_reused_under_vmap(order: str) -> None:
     """In a trace that runs the other helper of that line, a change of what each reads is seen."""
     rates = [2.0], [3.0]
     reused, run = map(multiplied, rates)
-    batched = lambda x: jax.vmap(reused)(x)  # noqa: E731
+    batched = lambda x: jax.vmap(reused)(x[None])[0]  # noqa: E731
     functions = [
         jit(body, on_stale="retrace")
         for body in (reused, lambda x: batched(x) + run(x), lambda x: batched(x) + 1)
