@@ -6,23 +6,18 @@ import itertools
 import json
 import sys
 import textwrap
-import types
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import pytest
+from tests.kit.explained import report_on
 from tests.kit.inside import (
     CheckOptions,
     CheckTarget,
     ClassResult,
     FieldChange,
-    Process,
-    Record,
-    Recorder,
     check_class,
-    from_json,
-    make_report,
     to_json,
 )
 from tests.kit.processes import Runner
@@ -170,16 +165,6 @@ def write(tmp_path: Path) -> Callable[..., str]:
     return write_module
 
 
-def program(folder: Path, code: str) -> tuple[str, Callable[[], None]]:
-    """Write a module; return its file, and what runs it in this process."""
-    name = f"program_{next(_NUMBERS)}"
-    module = sys.modules[name] = types.ModuleType(name)
-    module.__file__ = str(folder / f"{name}.py")
-    Path(module.__file__).write_bytes(code.encode())
-    compiled = compile(code, module.__file__, "exec")
-    return module.__file__, lambda: exec(compiled, vars(module))  # noqa: S102  # ours
-
-
 @pytest.fixture
 def leafwise(capsys: pytest.CaptureFixture[str]) -> Callable[..., Outcome]:
     """Run the command line in this process."""
@@ -218,25 +203,7 @@ def explained(reported: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def recorded(script: Callable[[], Any], **options: Any) -> list[dict[str, Any]]:
-    """Return the records of what a function does."""
-    records: list[dict[str, Any]] = []
-    recorder = Recorder(lambda **record: records.append(record), **options)
-    recorder.start()
-    try:
-        script()
-    finally:
-        recorder.note_audit()
-        recorder.stop()
-    return records
-
-
 @pytest.fixture
 def reported() -> Callable[..., Any]:
     """Return the report on what a function does."""
-
-    def run(script: Callable[[], Any], **options: Any) -> Any:
-        process = Process(1, from_json(list[Record], recorded(script, **options)))
-        return make_report([process], None, "script.py", 0.0)
-
-    return run
+    return report_on

@@ -18,11 +18,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from tests.kit.explained import recorded
 from tests.kit.inside import LoweredRecord, notebook, unpacked
 
 from leafwise_explain import LOST
 
-from .conftest import Check, Explained, Outcome, recorded
+from .conftest import Check, Explained, Outcome
 
 fuzz = settings(
     max_examples=10 * settings.default.max_examples,

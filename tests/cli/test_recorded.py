@@ -13,20 +13,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from tests.kit.explained import package, program
 from tests.kit.inside import html_page
 
 import leafwise as lw
 
-from .conftest import Explained, program
+from .conftest import Explained
 
 WIDTH = 91
-
-
-def package(source: str) -> dict[str, Any]:
-    """Return the names of a module of a package."""
-    names: dict[str, Any] = {"__name__": "solver"}
-    exec(compile(source, "/env/site-packages/solver.py", "exec"), names)  # noqa: S102  # ours
-    return names
 
 
 def test_a_loop_that_only_compiles(explained: Explained) -> None:

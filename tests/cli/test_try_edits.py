@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.kit.explained import program
 from tests.kit.inside import (
     Advice,
     Code,
@@ -21,7 +22,7 @@ from tests.kit.inside import (
     shown,
 )
 
-from .conftest import Explained, program
+from .conftest import Explained
 
 pytest.importorskip("equinox")
 

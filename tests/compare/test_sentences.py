@@ -13,7 +13,8 @@ from typing import Any
 
 import jax
 import pytest
-from tests.kit.inside import UNNAMED_CONFIG, Cause, from_json
+from tests.compare.fixes import PROGRAMS, alike
+from tests.kit.inside import UNNAMED_CONFIG, Act, Cause, from_json
 from tests.kit.specimens import Slotted
 
 import leafwise as lw
@@ -22,6 +23,7 @@ from leafwise.types import Outcome, Reason, ReasonKind, Signature
 TABLE = Path(__file__).with_name("sentences.txt")
 
 REASONS: list[Reason] = []
+FIXES: list[str] = []
 """What the table has shown."""
 
 
@@ -123,6 +125,12 @@ def show_statics(before: Any, after: Any) -> None:
     show(Slotted(1.0, before), Slotted(1.0, after))
 
 
+def show_fix(fix: Any) -> None:
+    """Print a fix that is not part of a reason."""
+    FIXES.append(str(fix))
+    print(fix)  # noqa: T201  # what the table has
+
+
 def show_cause(cause: Cause, path: str = "x", before: Any = None, after: Any = None) -> None:
     """Print what is said of a cause that no two signatures have."""
     reason = Reason(path, ReasonKind.STATIC, Outcome.RETRACE, before, after, cause)
@@ -141,6 +149,14 @@ def test_the_table(table: doctest.TestResults) -> None:
     """Each difference is told as the table has it, and the table has a row for each cause."""
     assert table.failed == 0
     assert set(Cause) - {reason.cause for reason in REASONS} == set()
+
+
+@pytest.mark.usefixtures("table")
+def test_each_fix_has_a_program() -> None:
+    """No fix is printed that is not done in a program of `fixes.txt`, where its words stand."""
+    fixes = {str(reason.fix) for reason in REASONS if reason.fix.act is not Act.NOTHING}
+    printed = {alike(fix) for fix in fixes | set(FIXES) if "none needed" not in fix} - {""}
+    assert printed - {alike(fix) for fix, _ in PROGRAMS} == set()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,21 @@
+"""The table of fixes with their programs, in `fixes.txt`."""
+
+import re
+from pathlib import Path
+
+PROGRAMS: list[tuple[str, str]] = re.findall(
+    r"^@@ (.*)\n((?:[-+ ] .*\n)+)",
+    Path(__file__).with_name("fixes.txt").read_text(encoding="utf-8"),
+    re.MULTILINE,
+)
+"""Each fix, and its program as a diff."""
+
+COUNTED = " (3.12)"
+"""At the end of a fix: for a line outside `jit`, whose runs Python counts from this version on."""
+
+
+def alike(fix: str) -> str:
+    """Return a fix without the names and the code of its program."""
+    fix = fix.removesuffix(COUNTED).replace(", before the loop", "")
+    names = r"`[^`]+`( of `[^`]+`)?( and `[^`]+`( of `[^`]+`)?)*|\b[A-Z][a-z]\w+\b"
+    return re.sub(r"\b(lambda|partial)\b", "function", re.sub(names, "`...`", fix))
