@@ -8,6 +8,7 @@ import jax
 import pytest
 from tests.compare.fixes import COUNTED, PROGRAMS
 from tests.kit.explained import package, program, report_on
+from tests.kit.inside import first_compiles, program_recorder
 
 HEAD = """\
 import dataclasses
@@ -31,10 +32,19 @@ def side(lines: str, mark: str, pieces: list[str]) -> str:
 
 
 @pytest.mark.parametrize(("fix", "lines"), [pytest.param(*each, id=each[0]) for each in PROGRAMS])
-def test_a_fix(fix: str, lines: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fix(
+    fix: str,
+    lines: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """It is printed for the program before; after it no repeat is left, and the output is equal."""
     if COUNTED in fix and sys.version_info < (3, 12):
         pytest.skip("nobody counts runs of lines before Python 3.12")
+    for module in (first_compiles, program_recorder):
+        monkeypatch.setattr(module, "LEAST", 0.0)  # each first compile is a long one
+    monkeypatch.setattr(program_recorder, "_SMALL", 0.0)
     said: list[str] = []
 
     def run(code: str) -> tuple[str, str, int, list[str]]:
@@ -54,7 +64,9 @@ def test_a_fix(fix: str, lines: str, tmp_path: Path, capsys: pytest.CaptureFixtu
             package=package, say=lambda it: said.append(str(it))
         )
         report = report_on(script)
-        fixes = [str(each) for finding in report.findings for each in finding.fixes()]
+        fixes = [
+            str(each) for finding in (*report.findings, *report.first) for each in finding.fixes()
+        ]
         repeats = sum(len(finding.programs) for finding in report.findings)
         return capsys.readouterr().out, repr(error), repeats, [*fixes, *said]
 

@@ -111,7 +111,10 @@ def _loops(operations: Operations) -> Iterator[Origin]:
         share=inside.total / operations.total,
         runs=inside.runs,
         fix=fix_of_loop(
-            loop, is_alike=is_alike, library=_library(inside), is_inner=bool(inside.around)
+            loop,
+            is_alike=is_alike,
+            library=loop.library or _library(inside),
+            is_inner=bool(inside.around),
         ),
     )
 

@@ -26,6 +26,7 @@ class Loop(NamedTuple):
     line: int
     kind: str  # "for", "while", "comprehension", "unroll", or the name of the function called
     has_parts: bool = False  # whether it runs over objects with parts, such as layers, not arrays
+    library: str = ""  # whose module the class around it is, if it is one: "flax", "haiku"
 
     @property
     def is_call(self) -> bool:
@@ -82,8 +83,16 @@ class _Source:
             tree = ast.parse("\n" * (start - 1) + "".join(self.lines[start - 1 : end]))
         except (SyntaxError, ValueError):
             return None
+        libraries = {
+            id(node): library
+            for cls in tree.body
+            if isinstance(cls, ast.ClassDef) and (library := self._library(cls))
+            for node in ast.walk(cls)
+        }
         for node in ast.walk(tree):
             loop, repeated = _repeated(node, self._file)
+            if loop is not None:
+                loop = loop._replace(library=libraries.get(id(node), ""))
             for nodes in repeated:
                 first, last = nodes[0], nodes[-1]
                 stop = last.end_lineno or 0, last.end_col_offset or 0
@@ -91,6 +100,15 @@ class _Source:
             if isinstance(node, ast.Call) and (kind := _repeating(node)):
                 callers[node.lineno, node.col_offset] = Loop(self._file, node.lineno, kind)
         return bodies, callers
+
+    def _library(self, cls: ast.ClassDef) -> str:
+        """Return flax or haiku if a class is a module of it: ``class Net(nn.Module)``."""
+        for name in map(ast.unparse, cls.bases):
+            if name.rpartition(".")[2] == "Module" and "nnx" not in name:
+                line = rf"^\s*(?:import|from)\s+(flax|haiku)\b.*\b{name.partition('.')[0]}\b"
+                if found := re.search(line, "".join(self.lines), re.MULTILINE):
+                    return found[1]
+        return ""
 
 
 _sources: Final[dict[str, _Source]] = {}
