@@ -471,7 +471,9 @@ def test_a_line_of_the_user_that_calls_a_package(explained: Explained) -> None:
     assert re.fullmatch(r".*test_recorded\.py:\d+", found["place"])
     assert found["text"] == 'solver["solve"](n)'
     assert found["via"] == ["solver.py:3"]
-    assert found["outside"], "the package makes the function, and the user calls the package"
+    assert found["what"] == "<lambda> retraced 2 times"
+    (reason,) = found["reasons"]
+    assert reason["change"] == "`solve` of solver defines and jits it in each call"
     own = [each for each in report["events"] if "via" not in each]
     assert own
 
@@ -613,6 +615,158 @@ class Settings:
 
 
 SCALE = 2.0
+
+
+MAPPED = """
+import functools, jax, jax.numpy as jnp
+def make(n):
+    @functools.partial(jax.pmap, OPTIONS)
+    def train(w, x): return w - x * n
+    return train
+one, other = make(2), make(3)
+v = w = jnp.ones((4, WIDTH))
+for n in range(4):
+    v = other(v, x=jnp.ones((4, WIDTH)))
+    w = one(w, x=jnp.ones((4, WIDTH)))
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "is_shown"),
+    [
+        ("axis_name='i'", True),
+        ("axis_name='i', in_axes=(0,)", False),
+        ("axis_name='i', devices=jax.devices()[:4]", False),
+    ],
+)
+def test_under_pmap(reported: Any, tmp_path: Path, options: str, is_shown: bool) -> None:
+    """What is sharded as the map returns it is compiled for again, of each of two functions."""
+    code = MAPPED.replace("WIDTH", str(WIDTH)).replace("OPTIONS", options)
+    report = reported(program(tmp_path, code)[1])
+    assert [each.what for each in report.findings] == ["train retraced once, under `pmap`"] * 2
+    for finding in report.findings:
+        assert finding.reasons()[0][0].path == "w"
+        (fix,) = map(str, finding.fixes())
+        code = "`w = jax.pmap(lambda x: x, axis_name='i')(w)`"
+        later = "move `w` to its later sharding: `jax.device_put`"
+        assert fix == f"before the first call, {code if is_shown else later}"
+    assert [(row.name, row.traces) for row in report.functions if not row.eager] == [("train", 4)]
+
+
+SHARDED = """
+import functools, jax, jax.numpy as jnp
+from jax.sharding import Mesh, PartitionSpec as P
+mesh = Mesh(jax.devices()[:4], ("i",))
+def make(n):
+    @functools.partial(jax.shard_map, mesh=mesh, in_specs=P("i"), out_specs=P("i"))
+    def f(x):
+        for i in range(3):
+            x = jnp.sin(x) * (i + n)
+        return x
+    return f
+f, g = JIT(make(1.0)), JIT(make(2.0))
+x = jnp.ones(WIDTH)
+for k in range(3):
+    z = g(x)
+    y = f(x)
+"""
+
+
+def test_shard_map_outside_jit(reported: Any, tmp_path: Path) -> None:
+    """One finding for each call, not for the lines of the function; `jax.jit` removes it."""
+    code = SHARDED.replace("WIDTH", str(4 * WIDTH))
+    report = reported(program(tmp_path, code.replace("JIT", ""))[1])
+    found = {each.text: each for each in report.findings}
+    assert set(found) == {"z = g(x)", "y = f(x)"}
+    for each in found.values():
+        ((reason, _),) = each.reasons()
+        assert str(reason).startswith("f (function): under `jax.shard_map` outside `jit`, each")
+        assert len(each.programs) >= 2 * 6
+        assert "jax.jit" in str(each.fixes())
+    assert reported(program(tmp_path, code.replace("JIT", "jax.jit"))[1]).findings == []
+
+
+FITTED = """
+import jax, jax.numpy as jnp
+class Model:
+    def fit(self, w, data, size):
+        def loss(w, batch): return ((batch @ w) ** 2).mean()
+        grad = jax.jit(jax.value_and_grad(loss))
+        for i in range(jnp.divmod(len(data), size)[0]): w = w - grad(w, data[i * size:][:size])[1]
+        return w
+def layers(x):
+    for n in range(3): x = jax.jit(lambda x: x * 57.5)(x)
+    return x
+def minimize(f, x): return jax.jit(jax.grad(f))(x)
+"""
+
+
+def test_what_a_package_jits_in_each_call(explained: Explained) -> None:
+    """It is counted, and a repeat of a later call: in a loop, and from three lines."""
+    names, data = package(FITTED), jnp.ones((8, WIDTH))
+    w, model = jnp.ones(WIDTH), names["Model"]()
+
+    def script() -> None:
+        for _ in range(4):
+            model.fit(w, data, 4)
+        model.fit(w, data, 4)
+        model.fit(w, jnp.ones((8, WIDTH)), 2)
+        if sys.version_info >= (3, 12):  # else each counts as one of another call
+            names["layers"](w)
+        for _ in range(2):
+            names["minimize"](lambda x: x.sum(), w)
+
+    report = explained(script)
+    own = [each for each in report["findings"] if not each["outside"]]
+    whats = ["loss retraced 3 times", "loss retraced once", "<lambda> retraced once"]
+    assert sorted(each["what"] for each in own) == sorted(whats)
+    changes = {each["reasons"][0]["change"] for each in own}
+    assert changes == {
+        "`fit` of solver defines and jits it in each call",
+        "jitted in solver, under a new transformation in each call",
+    }
+    assert not any("jax.jit" in str(each["fixes"]) for each in own if each["functions"] == ["loss"])
+    (row,) = (each for each in report["functions"] if each["name"] == "loss")
+    assert (row["traces"], row["compiles"]) == (6, 6)
+
+
+def test_the_names_of_flax_variables(explained: Explained) -> None:
+    """They are those of the module, also of one that two others share, in each argument."""
+    nnx: Any = pytest.importorskip("flax.nnx")
+
+    class Model(nnx.Module):  # type: ignore[misc]
+        def __init__(self, n: int, child: Any = None) -> None:
+            self.w1, self.b1 = nnx.Param(jnp.ones(3)), nnx.Param(jnp.ones(3))
+            self.layers = nnx.List([] if child is None else [child, child])
+            self.w2 = nnx.Param(jnp.ones(n))
+
+    step = nnx.jit(lambda a, b: a.w1[...] + b.b1[...])
+    few, many, more = Model(WIDTH), Model(WIDTH + 1), Model(WIDTH + 1)
+    calls = [(Model(3, few), few), (Model(3, many), many), (Model(3, many), more)]
+    changed = explained(lambda: [step(*models) for models in calls])["findings"]
+    paths = {reason["path"] for each in changed for reason in each["reasons"]}
+    assert {"a.layers[0].w2", "b"} <= paths
+    assert not any("states" in path for path in paths)
+
+
+def test_a_failed_trace(explained: Explained) -> None:
+    """It is no repeat, nor what later calls are compared with; its seconds count."""
+    step = jax.jit(lambda w, x: w @ x)
+
+    def script() -> None:
+        w = jnp.ones((WIDTH, WIDTH))
+        step(w, jnp.ones(WIDTH))
+        try:
+            step(w, jnp.ones(WIDTH + 1))
+        except TypeError:  # in it, a call is no failure
+            step(w, jnp.ones((WIDTH, WIDTH + 1)))
+
+    report = explained(script)
+    (found,) = report["findings"]
+    assert found["retraces"] == 1
+    assert f"({WIDTH},) -> ({WIDTH}, {WIDTH + 1})" in str(found["reasons"])
+    (row,) = (each for each in report["functions"] if not each["eager"])
+    assert (row["traces"], row["compiles"]) == (3, 2)
 
 
 STALE = """

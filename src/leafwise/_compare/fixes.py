@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, member
 from typing import Any, Final, NamedTuple
 
@@ -425,6 +425,19 @@ def fix_through_package(reason: Reason) -> Fix:
         return Fix(words)
     define = recreated_function(after).fix
     return Fix(f"{define.words}; if {names} changes, {words}") if names else define
+
+
+def sharded_first(mapping: Mapping[str, Any], path: str, sharding: Any) -> Fix:
+    """Return the fix for an argument that only later calls of a `jax.pmap` have on its devices."""
+    argument, axis = re.split(r"\W", path)[0], str(mapping["axis_name"])
+    facts = [mapping[name] for name in ("in_axes", "devices", "backend")]
+    # Then its results are sharded as those of the identity, with the same name of the axis.
+    is_alike = tuple(getattr(sharding, "spec", ())) == (axis,) and facts == [0, None, None]
+    named = "" if axis == "_internal_pmap_axis_name" else f", axis_name={axis!r}"
+    how = f"`{argument} = jax.pmap(lambda x: x{named})({argument})`"
+    if not (is_alike and axis.isidentifier()):
+        how = f"move `{argument}` to its later sharding: `jax.device_put`"
+    return Fix(f"before the first call, {how}")
 
 
 def _is_remade_by_user(one: Any, other: Any) -> bool:

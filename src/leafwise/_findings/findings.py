@@ -201,6 +201,7 @@ def is_batch(reason: Reason) -> bool:
 _MOST_SIZES: Final = 6
 _ROLES: Final = {
     "vmap": ", under `vmap`",
+    "pmap": ", under `pmap`",
     "forward": ", in a forward pass",
     "backward": ", in a backward pass",
 }

@@ -28,10 +28,13 @@ class RunningCall(NamedTuple):
     frame: types.FrameType | None  # the caller's
     runs: bool  # False for `lower`, `trace` and `eval_shape`
     info: Any = None  # JAX's record of the options
+    mapping: "Mapping[str, Any] | None" = None  # the options of `jax.pmap`, if that jits it
 
     @property
     def statics(self) -> StaticOptions:
         """Which arguments are static, by position and by name; empty if unknown."""
+        if self.mapping is not None:
+            return tuple(self.mapping["static_broadcasted_tuple"]), ()
         return static_options_of(self.info)
 
     @property
@@ -123,7 +126,26 @@ def _call_in(place: str, name: str, frame: types.FrameType) -> RunningCall | Non
     if fun is None or "args" not in variables or "kwargs" not in variables:
         return None
     call = variables["args"], variables["kwargs"], frame.f_back, runs
-    return RunningCall(fun, *call, variables.get("jit_info"))
+    return _pmapped(frame.f_back, runs=runs) or RunningCall(fun, *call, variables.get("jit_info"))
+
+
+def _pmapped(frame: types.FrameType | None, *, runs: bool) -> RunningCall | None:
+    """Return the call of a function under `jax.pmap`, which jits one of its own; or None."""
+    while frame is not None and frame.f_code.co_name == "reraise_with_filtered_traceback":
+        frame = frame.f_back
+    variables = {} if frame is None else frame.f_locals
+    maker: Any = variables.get("infer_params")
+    if frame is None or not str(getattr(maker, "__module__", "")).startswith("jax._src."):
+        return None
+    options = inspect.getclosurevars(maker).nonlocals
+    fun = getattr(options.get("wrapped_fun"), "f", options.get("f"))
+    if fun is None or not options.keys() >= _OF_PMAP:
+        return None
+    call = variables["args"], variables["kwargs"], frame.f_back, runs
+    return RunningCall(fun, *call, mapping=options)
+
+
+_OF_PMAP: Final = {"axis_name", "in_axes", "devices", "backend", "static_broadcasted_tuple"}
 
 
 def is_inside_trace(others: int = 0) -> bool:
@@ -180,6 +202,7 @@ def _work(start: types.FrameType | None) -> Work:
             role += [_RULES[name]] if name != "_pjit_batcher" or size is not None else []
             sizes += [size] if size is not None else []
         elif (running_call := _call_in(*where)) is not None:
+            role += ["pmap"] if call is None and running_call.mapping is not None else []
             call = running_call if call is None else call
         elif call is None and "source" not in facts:
             facts |= _program_in(*where)
@@ -219,6 +242,24 @@ _OF_MODULES: Final = {
     "_cached_compilation": "computation",
 }
 """JAX's functions that make a module and compile it, with the variables that hold it."""
+
+
+def fails(start: types.FrameType | None) -> bool:
+    """Return whether JAX reports work that an error ended: it reports that, too."""
+    for place, name, frame in frames_of_jax(start):
+        if (place, name) == ("dispatch", "__exit__"):
+            return frame.f_locals.get("exc_type") is not None
+    return False
+
+
+def outer_call(start: types.FrameType | None) -> types.FrameType | None:
+    """Return the frame that called a function under `jax.shard_map` outside `jit`, or `start`.
+
+    JAX runs the function operation by operation there, each as a program of its own.
+    """
+    for place, name, frame in frames_of_jax(start):
+        start = frame if (place, name) == ("shard_map", "_shard_map_impl") else start
+    return start
 
 
 def is_jit_off() -> bool:

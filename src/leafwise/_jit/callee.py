@@ -1,10 +1,12 @@
 """The user's function and arguments, behind those that JAX sees."""
 
+import contextlib
 import dataclasses
 import functools
 import inspect
+import itertools
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -104,7 +106,36 @@ class Callee:
         if self.marked is not None:
             args, kwargs = self.marked.key(args, kwargs)
         labels = labels_of(self.fun, args, kwargs)
+        labels = {**_names_of_nnx(args, labels), **labels}
         return record(args, kwargs, self.statics, abstract=abstract, labels=labels)
+
+
+def _names_of_nnx(args: Sequence[Any], labels: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of flax modules, which `nnx.jit` passes as lists, by their paths."""
+    names: dict[str, str] = {}
+    for place, argument in enumerate(args):
+        if type(argument).__name__ == "NodeStates":
+            with contextlib.suppress(Exception):  # of another flax
+                path, name = f"args[{place}].states[0]", labels[f"args[{place}]"]
+                graph, (values,) = argument.graphdef, argument.states
+                steps = _variables(iter(graph.nodes), iter(graph.attributes), name)
+                pairs = enumerate(zip(values, steps, strict=True))
+                names |= {f"{path}[{at}]": step for at, (_, step) in pairs} | {path: name}
+    return names
+
+
+def _variables(nodes: Iterator[Any], attributes: Iterator[Any], path: str) -> Iterator[str]:
+    """Yield the paths of the variables in flax's flat description of a module, in its order."""
+    node = next(nodes)
+    if type(node).__name__ == "VariableDef":
+        yield path
+    for name, attribute in itertools.islice(attributes, getattr(node, "num_attributes", 0)):
+        is_name = isinstance(name, str) and name.isidentifier()
+        step = path + (f".{name}" if is_name else f"[{name!r}]")
+        if type(attribute).__name__ == "NodeAttr":
+            yield from _variables(nodes, attributes, step)
+        elif type(attribute).__name__ == "LeafAttr":
+            yield step
 
 
 def jitted_name(fun: Callable[..., Any]) -> str:

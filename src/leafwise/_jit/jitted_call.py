@@ -19,7 +19,13 @@ from leafwise._compare.fixes import once
 from leafwise._findings.reasons import Act, Fix
 from leafwise._findings.records import shortened
 from leafwise._jax.stack import is_jit_off
-from leafwise._objects.source.call_site import inner_frame, locals_of, position_of, user_frame
+from leafwise._objects.source.call_site import (
+    inner_frame,
+    is_users_file,
+    locals_of,
+    position_of,
+    user_frame,
+)
 
 
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
@@ -79,7 +85,8 @@ def _needs_values(user: types.FrameType | None) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _takes_values(code: types.CodeType) -> bool:
-    if not _VALUES.isdisjoint(code.co_names):
+    is_range = "range" in code.co_names and not is_users_file(code.co_filename)
+    if is_range or not _VALUES.isdisjoint(code.co_names):  # of a package, perhaps of an array
         return True
     pairs = pairwise(dis.get_instructions(code))
     stored = [one.argrepr.split(", ")[-1] for one, other in pairs if other.opname == "STORE_ATTR"]

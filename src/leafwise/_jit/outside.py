@@ -20,7 +20,8 @@ from leafwise._compare.fixes import Cause, recreated_function
 from leafwise._compare.signature import Signature, StaticArguments, differences, record
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
-from leafwise._jax.stack import RunningCall, Work, is_jit_off
+from leafwise._jax.stack import RunningCall, Work, is_jit_off, outer_call
+from leafwise._jit.callee import jitted_name
 from leafwise._jit.clears import CLEARS, reason_of_clear
 from leafwise._jit.jitted_call import given_in, jit_once_fix
 from leafwise._objects.source.call_site import run_of, site_of, user_frame
@@ -77,7 +78,9 @@ class _Place:
         self.latest: _OutsideProgram | None = None  # the first one of the latest run
         self.sizes = 1  # in a row
 
-    def identify(self, program: _OutsideProgram, work: Work) -> _OutsideProgram | None:
+    def identify(
+        self, program: _OutsideProgram, work: Work, *, keeps_first: bool
+    ) -> _OutsideProgram | None:
         """Add a program; return an earlier one that was the same, or None."""
         # A loop is identified by its operands, not by what its bodies capture.
         signature, devices = program.signature, work.devices
@@ -85,7 +88,7 @@ class _Place:
         devices = devices[: None if signature is None else 1]
         key = inputs, work.role, work.sizes, devices, trace_config()
         earlier = self.programs.get(key)
-        self.programs[key] = program
+        self.programs[key] = earlier if earlier and keeps_first else program
         return earlier
 
     def count_sizes(self, program: _OutsideProgram, *, is_any: bool) -> int:
@@ -109,19 +112,25 @@ class OutsideLog:
         self, name: str, work: Work, frame: types.FrameType | None
     ) -> tuple[Explanation, int | None]:
         """Explain a lowering, or a trace without one; also return the run of the line it was in."""
-        user = user_frame(frame)
+        outer = outer_call(frame)
+        user, is_mapped = user_frame(outer), outer is not frame
         call = eager_call(frame, user, work.call)
         run = None if user is None else run_of(user)
         definitions = tuple(map(definition_of, call.functions.values()))
         programs = self._places.setdefault((name, site_of(user), call.lines, definitions), _Place())
         program = _program_of(call, work, run, given_in(user))
-        earlier, latest = programs.identify(program, work), programs.latest
+        earlier, latest = programs.identify(program, work, keeps_first=is_mapped), programs.latest
         outcome = Outcome.RETRACE if work.inputs is None else Outcome.RECOMPILE
         # Within one run, a package may compile one operation with several constants. If the run
         # is unknown, each call that takes a function counts as another run.
         if earlier is not None and (call.functions if run is None else earlier.run != run):
             # `for batch in batches: jax.lax.scan(lambda carry, x: ..., start, batch)`
             reasons = _again(earlier, program, call, outcome, user)
+            if is_mapped:  # `for batch in batches: jax.shard_map(f, ...)(batch)`
+                (name, *_) = [*map(jitted_name, call.functions.values()), "function"]
+                change = "under `jax.shard_map` outside `jit`, each call compiles each operation"
+                advice = Advice(change, jit_once_fix(user))
+                reasons = [Reason(name, ReasonKind.FUNCTION, outcome, MISSING, MISSING, advice)]
             return Explanation(outcome, tuple(reasons), nearest=0), run
         is_any = bool(call.is_masked or call.unsized)
         sizes = 0

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._captures.places import PlaceKey
 from leafwise._captures.reads import Captured, Observation, Read, names_in, reachable
-from leafwise._compare.fixes import Cause, fix_through_package
+from leafwise._compare.fixes import Cause, fix_through_package, sharded_first
 from leafwise._compare.signature import Signature, nearest
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
@@ -432,6 +432,16 @@ class ProgramLog:
                 fix = fix._replace(words=f"{fix.words} (`{name}` here)")
             fix = Fix(act=Act.NOTHING) if is_intended else fix
             reasons.append(reason._replace(cause=Advice(reason.change, fix)))
+        program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
+
+    def note_mapped(self, program: ProgramEntry, mapping: Mapping[str, Any]) -> None:
+        """Record what a user can do about an argument that a `jax.pmap` returns sharded."""
+        leaves = {} if program.signature is None else program.signature.leaves
+        reasons = list(program.explanation.reasons)
+        for at, reason in enumerate(reasons):
+            if reason.cause is Cause.SHARDING and reason.path in leaves:
+                fix = sharded_first(mapping, reason.path, leaves[reason.path].sharding)
+                reasons[at] = reason._replace(cause=Advice(reason.change, fix))
         program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
 
     def note_results(self, program: ProgramEntry, results: tuple[Any, ...]) -> None:

@@ -4,10 +4,8 @@ import contextlib
 import dataclasses
 import inspect
 import os
-import sys
 import threading
 import time
-import types
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
@@ -19,15 +17,14 @@ from leafwise._findings.reasons import Explanation, Outcome
 from leafwise._jax.compat import shows_no_reasons
 from leafwise._jax.events import LOCK, EventKind, RawEvent, notify, subscribe, unsubscribe
 from leafwise._jax.persistent_cache import listen_for_parts, parts_before
-from leafwise._jax.stack import Work, current_work
-from leafwise._jit.callee import Callee, function_behind, is_equinox, jitted_name
+from leafwise._jax.stack import Work, current_work, fails, outer_call
+from leafwise._jit.callee import Callee, function_behind, jitted_name
 from leafwise._jit.clears import note_clears
 from leafwise._jit.jitted_call import given_in
 from leafwise._jit.outside import OutsideLog, is_of_jax
 from leafwise._jit.programs import ProgramEntry, ProgramLog
 from leafwise._objects.source.call_site import (
     Site,
-    inner_frame,
     is_users_file,
     sites_of,
     stop_counting,
@@ -99,9 +96,6 @@ _has_logs = False
 _followed: weakref.WeakKeyDictionary[Any, dict[Any, ProgramLog]] | None = None
 """The logs of functions that are not under `leafwise.jit`, while `leafwise explain` runs."""
 
-_of_code: Final[dict[Any, weakref.ref[Any]]] = {}
-"""The function that was followed last, by its code."""
-
 _by_source: Final[weakref.WeakValueDictionary[str, ProgramLog]] = weakref.WeakValueDictionary()
 """The log of the function that was lowered last, by JAX's name for its source."""
 
@@ -163,7 +157,6 @@ def follow_functions(*, on: bool) -> None:
     """Start or stop logging the programs of every function that is jitted."""
     global _followed  # noqa: PLW0603  # one for the process
     _followed = weakref.WeakKeyDictionary() if on else None
-    _of_code.clear()
     note_clears(on=on)
 
 
@@ -191,6 +184,8 @@ def _on_event(raw: RawEvent) -> None:
         return
     # A frame that refers to itself would keep all frames around it alive, with their variables.
     work = current_work(inspect.currentframe(), lowers=raw.kind is not EventKind.TRACE)
+    if work.call is not None and work.call.mapping is not None:  # JAX has a name of its own
+        raw = raw._replace(name=jitted_name(work.call.fun))
     log = _log_of(work, raw)
     if raw.kind is EventKind.TRACE:
         log, program = _traced(raw, work, log)
@@ -199,9 +194,8 @@ def _on_event(raw: RawEvent) -> None:
         program, is_first = _lowered_or_compiled(raw, work, log)
     _report_nested()
     event = _event(raw, work, log, program, is_first=is_first)
-    fails = sys.exception() is not None  # JAX reports it all the same, and compiles nothing
-    runs = work.call is None or work.call.runs
-    if raw.kind is EventKind.LOWERING and work.inputs is not None and runs and not fails:
+    runs = (work.call is None or work.call.runs) and not fails(inspect.currentframe())
+    if raw.kind is EventKind.LOWERING and work.inputs is not None and runs:
         _HERE.lowered = event
     notify(_watchers, event)
 
@@ -214,34 +208,22 @@ def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
     if work.call is None:
         return _by_source.get(work.source)
     fun: Any = work.call.fun
-    if work.call.is_for_shapes or _is_made_by_package(fun, work.call.frame):
+    if work.call.is_for_shapes:
         return None
-    program_log: object = getattr(fun, "program_log", None)
+    is_mapped = work.call.mapping is not None  # its arguments have one more axis
+    program_log: object = None if is_mapped else getattr(fun, "program_log", None)
     if not isinstance(program_log, ProgramLog) and _followed is not None and not is_of_jax(fun):
         statics = StaticArguments(*work.call.statics)
         with contextlib.suppress(TypeError):  # no weak references
-            logs = _followed.setdefault(fun, {})
-            _of_code[getattr(fun, "__code__", None)] = weakref.ref(fun)
-            if statics not in logs:
-                logs[statics] = ProgramLog(Callee(jitted_name(fun), weakref.ref(fun), statics))
-            program_log = logs[statics]
+            logs, key = _followed.setdefault(fun, {}), (statics, is_mapped)
+            if key not in logs:
+                logs[key] = ProgramLog(Callee(jitted_name(fun), weakref.ref(fun), statics))
+            program_log = logs[key]
     if not isinstance(program_log, ProgramLog):
         return None
-    if work.source:
+    if work.source and not is_mapped:  # then it is JAX's own
         _by_source[work.source] = program_log
     return program_log
-
-
-def _is_made_by_package(fun: Any, frame: types.FrameType | None) -> bool:
-    """Return whether a package calls a function of its own that it recreates at each call."""
-    code = getattr(fun, "__code__", None)
-    if _followed is None or code is None or is_users_file(code.co_filename) or is_of_jax(fun):
-        return False
-    if hasattr(fun, "__self__"):  # it lives as long as its object, which may be called again
-        return False
-    known, caller = _of_code.get(code), inner_frame(frame)
-    is_called_there = caller is not None and not is_users_file(caller.f_code.co_filename)
-    return is_called_there and known is not None and known() is not fun and not is_equinox(fun)
 
 
 def _traced(
@@ -252,7 +234,7 @@ def _traced(
     last = _HERE.ran[-1][0] if _HERE.ran else None
     if last is not None and (last is log or (log is None and last.name == raw.name)):
         log, program = _HERE.ran.pop()
-    elif log is not None and call is not None and _followed is not None:
+    elif log and call and _followed is not None and not fails(inspect.currentframe()):
         program = log.new_program(Outcome.RETRACE, call, call.args, call.kwargs, work)
         log.add(program)
     if log is not None and program is not None:
@@ -316,10 +298,14 @@ def _event(
     fun = log.callee.find() if log is not None else None
     if call is not None:
         fun = function_behind(call.fun if fun is None else fun, call.args)
-    site, via = sites_of(call.frame if call is not None else inspect.currentframe())
+    start = outer_call(call.frame if call is not None else inspect.currentframe())
+    site, via = sites_of(start)
     via = None if _is_users(fun) else via
-    if is_first and log is not None and program is not None and via is not None and call:
-        log.note_package(program, given_in(user_frame(call.frame)))
+    if is_first and log is not None and program is not None and call:
+        if via is not None:
+            log.note_package(program, given_in(user_frame(start)))
+        if call.mapping is not None:
+            log.note_mapped(program, call.mapping)
     why, run = None if program is None or not is_first else program.explanation, None
     eager = log is None and _is_eager(raw.name, fun, work)
     is_last = raw.kind is EventKind.LOWERING or (call is not None and not call.runs)
@@ -370,8 +356,6 @@ def _is_eager(name: str, fun: Callable[..., Any] | None, work: Work) -> bool:
     if fun is not None:
         call = work.call
         if is_of_jax(fun) or call is None or call.is_for_shapes:
-            return True
-        if _is_made_by_package(call.fun, call.frame):
             return True
         _USERS.add(name)
         return False

@@ -33,6 +33,7 @@ from leafwise._jax.compat import left_out, shows_no_reasons
 from leafwise._jax.context import install_trace_context
 from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
+from leafwise._jax.stack import outer_call
 from leafwise._jit.audit import Audit
 from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switch_block
 from leafwise._jit.callee import code_id, definition
@@ -43,8 +44,17 @@ from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
 from leafwise._jit.watch import unwrapped
-from leafwise._objects.source.call_site import Site, is_users_file, position_of, site_of, user_frame
+from leafwise._objects.source.call_site import (
+    Site,
+    inner_frame,
+    is_users_file,
+    position_of,
+    run_of,
+    site_of,
+    user_frame,
+)
 from leafwise._objects.stand_ins import MISSING
+from leafwise._statics.account import WeakId
 from leafwise.cli.program_recorder import ProgramRecorder, writing_faults
 from leafwise.errors import message_of
 
@@ -101,6 +111,8 @@ class Recorder(CaptureChecks):
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, tuple[tuple[SeenFunction, SeenFunction], dict[str, Any]]] = {}
+        # By code and inputs: the first function, which may be gone, and where it was called.
+        self._by_package: dict[Any, tuple[Callable[[], Any], Any]] = {}
         self._owners: dict[types.CodeType, str] = {}
         self._outside: Counter[Any] = Counter()
         self._without_jit: SiteRecord | None = None
@@ -193,7 +205,7 @@ class Recorder(CaptureChecks):
     def _event(self, event: Event) -> EventRecord:
         """Return the record of an event; the first event of a program has its explanation."""
         site, why, program = event.site, event.explanation, event.program
-        frame = user_frame(inspect.currentframe())
+        frame = user_frame(outer_call(inspect.currentframe()))
         # Without a call, the name shows what JAX was doing.
         is_eager = event.eager and (event.fun is not None or not shows_no_reasons())
         file, line = ("", 0) if is_eager else definition(event.fun)
@@ -203,7 +215,8 @@ class Recorder(CaptureChecks):
         earlier = None if program is None or program.earlier == site else program.earlier
         if program is not None:
             if why is not None and file and not is_repeat:
-                recreated, reasons = self._recreated(event.fun, event, program)
+                known = self._made_by_package(event.fun, event, program, frame)
+                recreated, reasons = known or self._recreated(event.fun, event, program)
             if why is not None and not program.ran:  # it never ran before
                 why = dataclasses.replace(why, nearest=None)
         return EventRecord(
@@ -246,6 +259,30 @@ class Recorder(CaptureChecks):
         self._outside[event.site, event.run] += 1
         is_last = self._outside[event.site, event.run] == FEW_PROGRAMS
         return jit_once_fix(frame) if is_last else None
+
+    def _made_by_package(
+        self, fun: Any, event: Event, program: ProgramEntry, frame: types.FrameType | None
+    ) -> tuple[str, tuple[Reason, ...]] | None:
+        """Return how a package jits a function again for equal arguments; None if the user does."""
+        caller, code = inner_frame(inspect.currentframe()), getattr(fun, "__code__", None)
+        is_method = hasattr(fun, "__self__")  # it lives as long as its object
+        if caller is None or code is None or is_users_file(code.co_filename) or is_method:
+            return None
+        if is_users_file(caller.f_code.co_filename):
+            return None
+        run = None if frame is None else run_of(frame)
+        key: Any = _definition_of(fun), program.role, program.place
+        first = WeakId(fun).find, (event.site, run)
+        find, where = self._by_package.setdefault(key, first)
+        # In one call, a package may jit a function for each layer.
+        if find() is fun or (run is not None and where == first[1]):
+            return "", ()
+        package = str(caller.f_globals.get("__name__")).partition(".")[0]
+        change = f"`{caller.f_code.co_name}` of {package} defines and jits it in each call"
+        if is_users_file(unwrapped(fun).__code__.co_filename):  # wrapped by whomever
+            change = f"jitted in {package}, under a new transformation in each call"
+        facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING
+        return "made by a package", (Reason(*facts, Advice(change, jit_once_fix(frame))),)
 
     def _recreated(
         self, fun: Any, event: Event, program: ProgramEntry
