@@ -194,8 +194,8 @@ def _on_event(raw: RawEvent) -> None:
         program, is_first = _lowered_or_compiled(raw, work, log)
     _report_nested()
     event = _event(raw, work, log, program, is_first=is_first)
-    runs = (work.call is None or work.call.runs) and not fails(inspect.currentframe())
-    if raw.kind is EventKind.LOWERING and work.inputs is not None and runs:
+    runs = raw.kind is EventKind.LOWERING and (work.call is None or work.call.runs)
+    if runs and work.inputs is not None and not fails(inspect.currentframe()):
         _HERE.lowered = event
     notify(_watchers, event)
 
