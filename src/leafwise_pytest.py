@@ -78,10 +78,29 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if problem:  # not in the handler, whose error would be its context
             pytest.fail(problem, pytrace=False)
         item.stash[_BLOCKS] = blocks
+        counts = None
+        if "leafwise.testing.strategies" in sys.modules:
+            events = importlib.import_module("leafwise._jax.events")
+            counts = blocks.enter_context(events.count_events())
         try:
             return (yield)
+        except Exception as error:
+            if counts is not None and counts.compiles:
+                _note_deadline(error)
+            raise
         finally:
             del item.stash[_BLOCKS]
+
+
+def _note_deadline(error: Exception) -> None:
+    """Add to an error about Hypothesis's deadline that the time of a compile counts."""
+    late: Any = getattr(sys.modules.get("hypothesis.errors"), "DeadlineExceeded", ())
+    errors: Any = getattr(error, "exceptions", (error,))  # of a test that is fast when run again
+    if any(isinstance(part, late) for part in errors):
+        error.add_note(
+            "JAX compiled in this test, and Hypothesis's deadline counts the time of a compile\n"
+            "  fix: `@settings(deadline=None)`, or the same in a profile in conftest.py"
+        )
 
 
 def _hide_own_frames(failed: "pytest.ExceptionInfo[BaseException] | None") -> None:

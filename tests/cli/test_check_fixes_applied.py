@@ -15,6 +15,7 @@ TOOLS = """\
 import dataclasses
 import functools
 import math
+import sys
 import typing
 import hypothesis.strategies
 from typing import NamedTuple
@@ -55,12 +56,15 @@ class Name:
     def __eq__(self, other): return type(other) is Name and self.text == other.text
     def __hash__(self): return hash(self.text)
 """
+REGISTER = "jax.tree_util.register_pytree_with_keys_class"
+SMALL = BOX.replace("return Box(", "return type(self)(") + f"@{REGISTER}\nclass Small(Box): pass\n"
 FLOAT = BOX.replace("n: int", "n: float").replace(KEY, "(type(self.n), str(self.n))")
 RIGHT = (
     BOX,
     FLOAT.replace("aux[0]", "aux[0](aux[1])"),
     AUX + BOX.replace(KEY, f"Aux{KEY}"),
     NAME + BOX.replace("n: int = 2", "n: Name"),
+    SMALL,
 )
 """Classes that keep each law."""
 
@@ -82,6 +86,8 @@ any-leaf: decide by field, not by value
     in self.leaves]    <-  in self.leaves if hasattr(self.x, "shape")]
 identity-map: pass leaves through flatten and unflatten unchanged
     children), n=    <-  map(jnp.negative, children)), n=
+identity-map: restore class and statics in unflatten
+    n=aux[0]    <-  n=aux[0] + 1
 identity-map: as they are: what flatten creates, such as a lambda
     (self.n, type(self.n))    <-  (self.n, lambda: 0)
 treedef-equality: a tuple of hashable, comparable values; arrays are children
@@ -108,18 +114,34 @@ key-paths: `jax.tree_util.GetAttrKey('y')`
     keys = ["x", "y"]    <-  keys = ["x", "z"]
 key-paths: `jax.tree_util.GetAttrKey('x')`
     keys = ["x", "y"]    <-  keys = ["n", "y"]
+key-paths: return the children with keys in the order of those without
+    children)), aux    <-  children))[::-1], aux
+key-paths: return the same aux_data with keys
+    children)), aux    <-  children)), [*aux]
+key-paths: give each child a key of its own
+    keys = ["x", "y"]    <-  keys = ["x", "x"]
 copies: let `__reduce__`
     Box, (self.x, self.y, self.n)    <-  Box, (self.x, self.y)
+fresh-process: let `__reduce__`
+    Box, (self.x, self.y, self.n)    <-  Box, (self.x,)
+fresh-process: register the class in the module that defines it
+    @jax    <-  @(lambda cls: cls) if "pytest" not in sys.modules else jax
 fresh-process: pickle no hash
     hash(self.text)    <-  vars(self).setdefault("hash", hash(self.text))
 transformations: without checks or conversion
     children), n=    <-  map(jnp.asarray, children)), n=
 transformations: restore class and statics in unflatten
     n=aux[0]    <-  n=aux[0] if type(children[0]) is object else 7
+transformations: pass leaves through flatten and unflatten unchanged
+    children), n=    <-  [x + 1 if isinstance(x, jax.Array) else x for x in children]), n=
+transformations: build aux_data from the statics alone
+    (self.n, type(self.n))    <-  (self.n, type(self.n), str(self.x))
 no-tracer-leaks: no class attributes
     return self    <-  cls.last = self; return self
 replace: start from the values of all fields
     **vars(self), **changes    <-  "x": self.x, "y": self.y, **changes
+replace: let it return a `type(self)`
+    return type(self)(    <-  return Box(
 no-hidden-state: make it a child or a static
     ("x", "y")    <-  ("x",)
 recompilation: keep it out of the aux_data
@@ -145,7 +167,9 @@ def look(write: Write, code: str, law: str = "") -> tuple[bool, str]:
 @pytest.mark.parametrize(
     ("law", "words", "good", "bad"),
     [
-        pytest.param(*row, id=row[1], marks=[pytest.mark.nightly] * (row[1] in AT_NIGHT))
+        pytest.param(
+            *row, id=": ".join(row[:2]), marks=[pytest.mark.nightly] * (row[1] in AT_NIGHT)
+        )
         for row in re.findall(r"(\S+): (.*)\n    (.*?)    <-  (.*)\n", IN_WORDS)
     ],
 )
@@ -341,6 +365,35 @@ def test_in_code(law: str, code: str, write: Write) -> None:
     code = code.replace("list[str]", "tuple[str, ...]").replace('["a"]', '("a",)')
     code = code.replace("(Unit, ...)", "(Unit, hypothesis.strategies.just(Unit(1)))")
     assert not look(write, code, law)[0]
+
+
+@pytest.mark.parametrize(
+    ("flat", "words", "ours"),
+    [
+        (
+            "from flax import struct\n@struct.dataclass",
+            "`from leafwise.interop.flax import struct` in place of flax's",
+            "from leafwise.interop.flax import struct\n@struct.dataclass",
+        ),
+        (
+            "@jax.tree_util.register_dataclass\n@dataclasses.dataclass",
+            "declare P with `@lw.pytree`",
+            "@lw.pytree",
+        ),
+    ],
+    ids=["flax", "jax"],
+)
+def test_a_conversion_at_unflatten(flat: str, words: str, ours: str, write: Write) -> None:
+    """The code that raised is named with its line, no file of leafwise, and both ways out work."""
+    body = "\nclass P:\n    x: jax.Array\n    def __post_init__(self): float(self.x.sum())\n"
+    found, text = look(write, flat + body)
+    assert found
+    assert f"fix: leave `float(self.x.sum())` out of `__post_init__`, or {words}\n" in text
+    assert re.search(r"raised in \S+\.py, line \d+\n", text)
+    assert "travel.py" not in text
+    for right in (flat + body.replace("float(self.x.sum())", "..."), ours + body):
+        assert not look(write, right, "any-leaf")[0]
+        assert not look(write, right, "transformations")[0]
 
 
 def test_by_hand(write: Write) -> None:

@@ -133,6 +133,68 @@ def test_a_copy_with_another_treedef(cls: Any) -> None:
         check_pytree(st.builds(cls, st.just(1.0), st.just((value,))), laws=["copies"])
 
 
+LOST = """
+@jax.tree_util.register_pytree_node_class
+class Lens:
+    def __init__(self, w: jax.Array, tilt: float = 0.0):
+        self.w, self.tilt = w, tilt
+        self._cached_shapes = {}
+        self._area_memo = 4
+    @property
+    def area(self):
+        if not hasattr(self, "_area_memo"):
+            self._area_memo = 4
+        return self._area_memo
+    def tree_flatten(self):
+        return (self.w,), (str(self.tilt), type(self.tilt))
+    @classmethod
+    def tree_unflatten(cls, aux, children):
+        self = object.__new__(cls)
+        self.w, self.tilt = *children, aux[1](aux[0])
+        return self
+"""
+
+
+@pytest.mark.slow
+def test_what_is_lost(write: Write, check_all: Check) -> None:
+    """A lost attribute is the first fault of its field; a cache is none, and a private one is."""
+    only = ("--laws", "--without", "aux-data-hash")
+    assert "all as promised" in check_all(write(LOST), *only).out
+    lost = LOST.replace("(str(self.tilt), type(self.tilt))", "()").replace("aux[1](aux[0])", "0.0")
+    out = check_all(write(lost), *only).out
+    assert out.count("broken: law ") == 1
+    assert "broken: law no-hidden-state\n  Lens.tilt: " in out
+    assert "got: 0.0 (float) after flatten and unflatten\n    wanted: 1.0 (float)" in out
+    assert "also breaks: static-values" in out
+    private = LOST.replace("self._area_memo = 4\n    @", "self._scale = 4\n    @")
+    assert "broken: law no-hidden-state\n  Lens._scale: " in check_all(write(private), *only).out
+
+
+OPAQUE = """
+class Solver: ...
+
+@jax.tree_util.register_pytree_node_class
+class Model:
+    def __init__(self, w: jax.Array, solver: Solver | None = None):
+        if solver is None:
+            solver = ()[: w.size]
+        self.w, self.solver = w, solver
+    def tree_flatten(self):
+        return (self.w, self.solver), None
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+"""
+
+
+def test_a_child_that_is_no_leaf_of_jax(write: Write, check_all: Check) -> None:
+    """It stays where leaves are replaced by None: JAX never does that; an array may be None."""
+    only = ("--law", "any-leaf", "--laws")
+    assert "1 law: all as promised" in check_all(write(OPAQUE), *only).out
+    refused = OPAQUE.replace("if solver is None", "if w is None or solver is None")
+    assert "unflatten with NoneType raised" in check_all(write(refused), *only).out
+
+
 CREATED = """
 from typing import Any
 
@@ -155,9 +217,21 @@ def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -
     (line,) = [at for at, text in enumerate(source, 1) if "self.act = lambda" in text]
     assert "warning: law same-arguments, Scaled.act" in outcome.out
     assert f"function created in {file}, line {line}, and so another treedef" in outcome.out
-    content = CREATED.replace("static_field()", "static_field(compare_by='content')")
+    assert 'method; or `act: Any = lw.static_field(compare_by="content")`' in outcome.out
+    content = CREATED.replace("static_field()", 'static_field(compare_by="content")')
     again = check_all(write(content), *only)
     assert "1 class, 1 law: all as promised" in again.out
+    module = CREATED.replace("@lw.pytree", "import equinox as eqx").replace(
+        "Scaled", "S(eqx.Module)"
+    )
+    module = module.replace("lw.static_field()", "eqx.field(static=True)")
+    assert "fix: hold what it is made of, or use a method\n" in check_all(write(module), *only).out
+    kind = CREATED.replace("lambda x: x * slope", "Kind()").replace("@lw", "class Kind: ...\n@lw")
+    assert "fix: make Kind a frozen dataclass: it" in check_all(write(kind), *only).out
+    frozen = kind.replace(
+        "class Kind", "import dataclasses\n@dataclasses.dataclass(frozen=True)\nclass Kind"
+    )
+    assert "1 class, 1 law: all as promised" in check_all(write(frozen), *only).out
 
 
 def native(annotation: Any, *default: Any) -> Any:

@@ -204,7 +204,9 @@ def summary(run: CheckRun, names: Sequence[str] = ()) -> str:
 def _faults(result: ClassResult) -> list[list[LawResult]]:
     """Return the laws that are broken or not checked, grouped by fault."""
     groups: list[list[LawResult]] = []
-    for law in sorted(result.laws, key=lambda law: not _breaks_all(law)):
+    for law in sorted(
+        result.laws, key=lambda law: (not _breaks_all(law), law.law != "no-hidden-state")
+    ):
         group = next((group for group in groups if _explains(group[0], law)), None)
         if group is not None and (law.verdict.is_reported or law in result.warnings):
             group.append(law)
@@ -219,6 +221,8 @@ def _explains(first: LawResult, other: LawResult) -> bool:
         return True
     if CheckVerdict.NOT_CHECKED in (first.verdict, other.verdict):
         return False
+    if other.law == "recompilation" and first.law in ("any-leaf", "stable-treedef"):
+        return True  # aux_data depends on more than the statics
     return _breaks_all(first) or (first.path == other.path and "." in first.path)
 
 

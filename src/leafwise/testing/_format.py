@@ -1,5 +1,6 @@
 """Text for values and errors that is the same in every process."""
 
+import linecache
 import re
 import traceback
 from pathlib import Path
@@ -67,15 +68,25 @@ def users_frames(error: BaseException) -> list[traceback.FrameSummary]:
     ]
 
 
-_TRACEBACK: Final = re.compile(r"Traceback \(most recent call last\):\n(?:  .*\n)+")
-"""A traceback that JAX includes in an error message."""
+def code_of(frame: traceback.FrameSummary) -> str:
+    """Return the code that a frame was running, or its line if that is not one line."""
+    line = linecache.getline(frame.filename, frame.lineno or 0).encode()
+    code = line[frame.colno : frame.end_colno].decode()
+    return f"`{code}`" if code and frame.end_lineno == frame.lineno else f"line {frame.lineno}"
+
+
+_NOT_OF_USERS: Final = re.compile(
+    r"Traceback \(most recent call last\):\n(?:  .*\n)+"
+    rf"|The error occurred while .*{re.escape(_LIBRARIES[0])}.*\n"
+)
+"""A traceback that JAX includes in an error message, and its line on a function of leafwise."""
 
 
 def format_error(error: BaseException) -> str:
     """Return an error's class, message and notes, and the user's line that raised it."""
     # Without JAX's note on hidden frames, which begins with a dashed line.
     notes = [note for note in getattr(error, "__notes__", ()) if not note.startswith("----")]
-    parts = [f"{type(error).__name__}: {_TRACEBACK.sub('', message_of(error))}", *notes]
+    parts = [f"{type(error).__name__}: {_NOT_OF_USERS.sub('', message_of(error))}", *notes]
     if frames := users_frames(error):
         parts.append(f"raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}")
     return without_addresses("\n  ".join(part.rstrip(": ") for part in parts))

@@ -201,6 +201,9 @@ def test_what_other_libraries_do_not_promise(models: Project) -> None:
     result.stdout.fnmatch_lines(
         ["XFAIL leafwise::mypkg.models.Swapped::static-types - its library*"]
     )
+    result = models.run("-o", "leafwise_laws=static-types", "--leafwise-warnings-as-errors")
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["Swapped.n: breaks the law static-types*"])
 
 
 def test_a_class_that_cannot_be_built(models: Project) -> None:

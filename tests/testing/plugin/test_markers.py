@@ -79,6 +79,35 @@ def test_whose_events_count(project: Project) -> None:
         result.stdout.fnmatch_lines([f"FAILED test_it.py::test_{name} *"])
 
 
+def test_a_deadline(project: Project) -> None:
+    """An example that compiles exceeds Hypothesis's deadline: the failure says so, with the fix."""
+    test = """
+        import time
+        from hypothesis import given, settings
+        from leafwise.testing import strategies as lst
+
+        @jax.jit
+        def slow(x):
+            time.sleep(0.3)
+            return x
+
+        @settings(max_examples=3, deadline=200)
+        @given(lst.arrays(shape=(3,)))
+        def test_compiles(x): slow(x)
+
+        @settings(max_examples=3, deadline=200)
+        @given(lst.arrays(shape=(3,)))
+        def test_sleeps(x): time.sleep(0.3)
+    """
+    result = project.test(test)
+    result.assert_outcomes(failed=2)
+    note = "JAX compiled in this test, and Hypothesis's deadline counts the time of a compile"
+    result.stdout.fnmatch_lines([f"*{note}", "*fix: `@settings(deadline=None)`, or *"])
+    assert result.stdout.str().count(note) == 1
+    result = project.test(test.replace("deadline=200", "deadline=None"))
+    result.assert_outcomes(passed=2)
+
+
 def test_the_closest_holds(project: Project) -> None:
     """Of each kind of event, the test's own marker holds, then that of its class."""
     result = project.test("""

@@ -21,9 +21,9 @@ from leafwise._objects.locks import cached_property
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import FieldNames, field_names_of
 from leafwise.errors import LawViolation
-from leafwise.testing._format import cut, format_error, users_frames
+from leafwise.testing._format import code_of, cut, format_error, users_frames
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.libraries import fix_of, is_own
+from leafwise.testing._laws.libraries import constructor_fix, fix_of, is_own
 from leafwise.testing._laws.same import difference, recreated, state_of
 from leafwise.testing.strategies._edit_positions import EditPosition, Role, edit_positions, owner_at
 from leafwise.testing.strategies._edits import Edit, EditKind, make_edit, options_of
@@ -192,17 +192,19 @@ class Case:
         part = type(owner) if path else None
         raise LawViolation(without_addresses(text), str(self.law), where, part)
 
-    def check_same(self, result: Any, how: str = "", only: tuple[str, ...] | None = None) -> None:
+    def check_same(
+        self, result: Any, how: str = "", only: tuple[str, ...] | None = None, by_hand: str = ""
+    ) -> None:
         """Fail if a result differs from the instance, in all attributes or only some."""
         if (change := difference(self.instance, result, self.names, only)) is not None:
             path, got, wanted = change
-            self.fail(path, f"{got} {how}".rstrip(), wanted)
+            self.fail(path, f"{got} {how}".rstrip(), wanted, by_hand=by_hand)
 
     def attempt(
         self, what: str, call: Callable[..., Any], *args: Any, path: str = "", by_hand: str = ""
     ) -> Any:
         """Call a function for the law; an exception breaks the law."""
-        problem = ""
+        problem = fix = ""
         try:
             return call(*args)
         except (LawViolation, hypothesis.errors.HypothesisException):
@@ -215,7 +217,10 @@ class Case:
                 behind = error.with_traceback(behind.__traceback__)
             # Otherwise JAX hides the error of a comparison.
             problem = format_error(behind).replace("\n", "\n    ")
-        return self.fail(path, f"{what} raised {problem}", "no error", by_hand=by_hand)
+            for frame in users_frames(behind):
+                if frame.name == "__post_init__":
+                    fix = constructor_fix(self.law, self.instance, code_of(frame))
+        return self.fail(path, f"{what} raised {problem}", "no error", fix=fix, by_hand=by_hand)
 
     def refuses(self, error: BaseException) -> bool:
         """Return whether the class refused a value that the law put into the instance."""

@@ -11,12 +11,16 @@ from typing import Any, Final
 import jax
 
 from leafwise._classes.construct import WRITTEN
+from leafwise._classes.spec import is_decorated
+from leafwise._compare.changes import is_function
+from leafwise._jit.jax_errors import as_static
+from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.interrupts import or_default
 from leafwise._trees.equality import is_distinct, jax_equal
 from leafwise.errors import message_of
 from leafwise.testing._format import format_change, format_static, format_typed, short_repr
 from leafwise.testing._laws.case import Case, Pair
-from leafwise.testing._laws.libraries import ANOTHER_TREEDEF, ONE_HASH, UNHASHABLE
+from leafwise.testing._laws.libraries import ANOTHER_TREEDEF, ONE_HASH, UNHASHABLE, by_value_fix
 from leafwise.testing._laws.same import lookalike_of
 from leafwise.testing.strategies._annotations import InstancePlan
 from leafwise.testing.strategies._constructor import FieldContext, call, is_user_registered
@@ -91,14 +95,20 @@ def same_arguments(case: Case) -> None:
             return
         positions = zip(edit_positions(x), edit_positions(trees[2]), strict=False)
         pairs = [pair for pair in positions if pair[0].name and pair[0].role is Role.STATIC]
-        recreated = [one for one, other in pairs if is_distinct(one.value, other.value)]
+        recreated = [pair for pair in pairs if is_distinct(pair[0].value, pair[1].value)]
     except (Exception, SystemExit):  # noqa: BLE001  # user code: other laws report it
         return
     case, path, what = dataclasses.replace(case, instance=x), "", "another aux_data"
-    for position in recreated[:1]:
-        path, what = position.path, f"another {type(position.value).__name__}{_line_of(position)}"
+    fix = case.law.fix
+    for one, other in recreated[:1]:
+        path, kind = one.path, type(one.value)
+        what = f"another {kind.__name__}{_line_of(one)}"
+        if not is_function(one.value) and compares_by_identity(kind):
+            fix = by_value_fix(kind)
+        elif is_decorated(type(one.owner)) and not is_distinct(one.value, other.value, "content"):
+            fix += f"; or {as_static(type(one.owner), one.name, by_content=True)}"
     got = f"{what}, {ANOTHER_TREEDEF} a second call with the same arguments"
-    case.fail(path, got, "an equal one, so that no new instance retraces", fix=case.law.fix)
+    case.fail(path, got, "an equal one, so that no new instance retraces", fix=fix)
 
 
 def _line_of(position: EditPosition) -> str:

@@ -1,7 +1,9 @@
 """The laws of pytree classes, by name."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
+
+_CARRY: Final = "let `__reduce__`, `__getstate__` and `__deepcopy__` carry every field"
 
 
 class Law(StrEnum):
@@ -9,7 +11,7 @@ class Law(StrEnum):
 
     Attributes:
         statement: What must hold.
-        fix: What to do if it is broken.
+        fix: What to do if it is broken, where a fault has no fix of its own.
     """
 
     statement: str
@@ -61,7 +63,7 @@ class Law(StrEnum):
     SAME_ARGUMENTS = (
         "same-arguments",
         "instances from the same arguments have equal treedefs; others are a warning",
-        "hold what it is made of, use a method, or `lw.static_field(compare_by='content')`",
+        "hold what it is made of, or use a method",
     )
     STABLE_TREEDEF = (
         "stable-treedef",
@@ -76,12 +78,12 @@ class Law(StrEnum):
     COPIES = (
         "copies",
         "copy, deepcopy and pickle keep statics and leaves; another treedef is a warning",
-        "let `__reduce__`, `__getstate__` and `__deepcopy__` carry every field",
+        _CARRY,
     )
     FRESH_PROCESS = (
         "fresh-process",
         "a new process unpickles it whole, and its hashes agree there",
-        "hash what == compares, and pickle no hash: it differs from process to process",
+        _CARRY,
     )
     TRANSFORMATIONS = (
         "transformations",

@@ -10,6 +10,7 @@ from leafwise._classes import refusals
 from leafwise._classes.registry import registered_names
 from leafwise._classes.spec import is_decorated
 from leafwise._jit.jax_errors import as_static
+from leafwise._objects.source.code import is_installed_module
 from leafwise._trees.roles import field_names_of
 from leafwise.testing._laws.law import Law
 
@@ -74,8 +75,10 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
     """Return the fix in a class whose flatten is its library's; empty for other classes."""
     cls: Any = type(instance)
     library = library_of(cls)
-    if hasattr(cls, "tree_flatten") or (library == "JAX" and not dataclasses.is_dataclass(cls)):
+    if is_by_hand(cls):
         return ""
+    if path and (fix := constructor_fix(law, instance, "what checks or converts")):
+        return fix
     names = reversed(re.split(r"\W+", path))
     name = next((name for name in names if name and hasattr(instance, name)), "")
     leaves: list[Any] = jax.tree_util.tree_leaves(getattr(instance, name, None))
@@ -91,6 +94,13 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
     return _FIXES.get(law, "")
 
 
+def by_value_fix(kind: type) -> str:
+    """Return how a static of a class that compares by identity can equal another."""
+    if is_installed_module(kind.__module__):
+        return f"hold what it is made of: {kind.__name__} compares by identity"
+    return f"make {kind.__name__} a frozen dataclass: it compares by identity"
+
+
 WITH_HASH: Final = "a value with a hash: a tuple for a list, `lw.freeze` for the rest"
 _FIXES: Final = {
     Law.TREEDEF_EQUALITY: "let == of a static return one bool, whatever it is compared with",
@@ -99,6 +109,25 @@ _FIXES: Final = {
     Law.STABLE_TREEDEF: "keep caches out of the declared fields",
     Law.NO_HIDDEN_STATE: "declare it as a field",
 }
+_OF_UNFLATTEN: Final = (Law.ROUND_TRIP, Law.ANY_LEAF, Law.IDENTITY_MAP, Law.TRANSFORMATIONS)
+
+
+def is_by_hand(cls: Any) -> bool:
+    """Return whether the flatten of a class is its author's, and not that of a library."""
+    is_jax = library_of(cls) == "JAX" and not dataclasses.is_dataclass(cls)
+    return hasattr(cls, "tree_flatten") or is_jax
+
+
+def constructor_fix(law: Law, instance: Any, code: str) -> str:
+    """Return the fix where a library's unflatten runs `__post_init__`; empty if it does not."""
+    cls, library = type(instance), library_of(type(instance))
+    is_run = hasattr(cls, "__post_init__") and Law.POST_INIT in LIBRARIES[library].not_promised
+    if law not in _OF_UNFLATTEN or is_by_hand(cls) or not is_run:
+        return ""
+    other = _in_leafwise(instance, "")
+    if library == "flax.struct":
+        other = "`from leafwise.interop.flax import struct` in place of flax's"
+    return f"leave {code} out of `__post_init__`, or {other}"
 
 
 def _in_leafwise(instance: Any, name: str) -> str:

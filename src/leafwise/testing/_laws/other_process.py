@@ -28,13 +28,17 @@ class UnpickleRequest(NamedTuple):
     pickles: list[bytes]
 
 
+HASH_FIX: Final = "hash what == compares, and pickle no hash: it differs from process to process"
+
+
 class Answer(NamedTuple):
-    """The answer: the instance pickled again, or a problem, with its path."""
+    """The answer: the instance pickled again, or a problem, with its path and fix."""
 
     missing: str = ""
     path: str = ""
     problem: str = ""
     back: bytes = b""
+    fix: str = ""
 
 
 class UnpicklingProcess:
@@ -117,21 +121,22 @@ def _answer(request: UnpickleRequest) -> Answer:
         last = traceback.format_exception_only(error)[-1].strip()
         return Answer(problem=f"it does not unpickle: {last}")
     try:
-        path, problem = _compare(before, after, aux, request.names)
-        return Answer("", path, problem, pickle.dumps(before))
+        path, problem, fix = _compare(before, after, aux, request.names)
+        return Answer("", path, problem, pickle.dumps(before), fix)
     except BaseException as error:  # noqa: BLE001  # user code
         text = f"{type(error).__name__}: {message_of(error)}"
         return Answer(problem=f"after it was unpickled: {text}")
 
 
-def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) -> tuple[str, str]:
-    """Return where an instance differs from one that was hashed in the first process, and how."""
+def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return where an instance differs from one hashed in the first process, how, and the fix."""
     import jax  # noqa: PLC0415  # the class's module has imported it
 
     flatten: Any = jax.tree_util.default_registry.flatten_one_level
     levels: list[Any] = [flatten(before), flatten(after)]
     if None in levels:
-        return "", "it is not a pytree: importing its module does not register the class"
+        problem = "it is not a pytree: importing its module does not register the class"
+        return "", problem, "register the class in the module that defines it"
     own = [(name, getattr(before, name, None), getattr(after, name, None)) for name in names]
     own += [("", levels[0][1], other) for other in (levels[1][1], *aux)]
     for name, one, other in (*own, ("", *map(jax.tree_util.tree_structure, (before, after)))):
@@ -141,8 +146,8 @@ def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) ->
                 hashes.add(hash(value))
         if len(hashes) > 1 and one == other:
             why = "one is of an id, or was computed before pickling"
-            return name, f"equal values have two hashes: {why}"
-    return "", ""
+            return name, f"equal values have two hashes: {why}", HASH_FIX
+    return "", "", ""
 
 
 def main() -> None:

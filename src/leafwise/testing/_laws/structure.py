@@ -13,6 +13,7 @@ import jax
 
 from leafwise._classes.spec import is_decorated, is_static_metadata
 from leafwise._jit.jax_errors import as_static
+from leafwise._objects.interrupts import or_default
 from leafwise._trees.roles import FieldNames, field_order, is_kept, undeclared
 from leafwise._trees.update import replace as replace_fields
 from leafwise.errors import message_of
@@ -23,7 +24,7 @@ from leafwise.testing._laws.libraries import library_of
 from leafwise.testing._laws.same import difference, getters, state_of
 from leafwise.testing.strategies._constructor import parameters_of
 from leafwise.testing.strategies._edit_positions import path_of
-from leafwise.testing.strategies._leaves import is_ref, same_leaf, struct_of
+from leafwise.testing.strategies._leaves import is_numeric, is_ref, same_leaf, struct_of
 
 
 def round_trip(case: Case) -> None:
@@ -37,8 +38,10 @@ def round_trip(case: Case) -> None:
 def _check_map(case: Case, result: Any) -> None:
     """Fail unless an instance has the same statics, and the very same leaves."""
     x = case.instance
-    kept = (name for name in case.names.static if is_kept(x, name) is not False)
-    case.check_same(result, only=(*case.names.dynamic, *kept))
+    kept = tuple(name for name in case.names.static if is_kept(x, name) is not False)
+    fix = Law.TRANSFORMATIONS.fix if case.law is Law.IDENTITY_MAP else ""
+    case.check_same(result, only=kept, by_hand=fix)
+    case.check_same(result, only=case.names.dynamic)
     (leaves, _), (flat, _) = case.flatten(x), case.flatten(result)
     if not _are_same(flat, leaves):
         pairs = zip(jax.tree_util.tree_leaves_with_path(x), flat, strict=False)
@@ -80,6 +83,8 @@ def any_leaf(case: Case) -> None:
         is_batch = strange is batch
         what = f"unflatten with {'ShapeDtypeStruct' if is_batch else type(strange).__name__}"
         children = batch if is_batch else [strange] * len(leaves)
+        if strange is None:  # JAX puts it where its own leaves were, not for any other object
+            children = [None if is_numeric(leaf) else leaf for leaf in leaves]
         _check_kept(case, case.attempt(what, structure.unflatten, children), children)
 
     def with_tracers(*tracers: Any) -> None:
@@ -89,7 +94,7 @@ def any_leaf(case: Case) -> None:
     jax.eval_shape(with_tracers, *structs)
 
 
-_AUX_DATA_FIX: Final = (
+AUX_DATA_FIX: Final = (
     "build aux_data from the statics alone, as they are: what flatten creates, such as a lambda, a "
     "NaN or a tuple of a set, equals no other"
 )
@@ -109,13 +114,14 @@ def _check_kept(case: Case, result: Any, children: list[Any]) -> None:
     """Fail unless an instance that was unflattened has the children, and the same treedef."""
     if type(result) is not case.cls:
         case.fail("", f"a {type(result).__qualname__}", f"a {case.cls.__qualname__}")
-    is_none = children[:1] == [None]  # None is not a leaf: only the root node can be compared
+    # None is not a leaf: only the root node can be compared.
+    is_none = any(child is None for child in children)
     leaves, after = (children, case.node(result)) if is_none else case.flatten(result)
     if _are_same(leaves, children):
         before = case.node(case.instance) if is_none else case.structure(case.instance)
         if not case.same_structure(before, after):
             got = f"{short_repr(after, 100)} with {'None' if is_none else 'others'} for the leaves"
-            fix = _NONE_FIX if is_none else _AUX_DATA_FIX
+            fix = _NONE_FIX if is_none else AUX_DATA_FIX
             case.fail("", got, f"{short_repr(before, 100)}, whatever the leaves", by_hand=fix)
         return
     wanted = f"{short_repr(children)}, as it was put in"
@@ -141,10 +147,10 @@ def identity_map(case: Case) -> None:
 
     x = case.instance
     once = case.attempt("jax.tree.map", jax.tree.map, identity, x)
-    is_same = case.same_structure(case.structure(x), case.structure(once))
-    two, fix = "jax.tree.map of two equal trees", "" if is_same else _AUX_DATA_FIX
-    twice = case.attempt(two, jax.tree.map, identity, x, once, by_hand=fix)
     _check_map(case, once)
+    is_same = case.same_structure(case.structure(x), case.structure(once))
+    two, fix = "jax.tree.map of two equal trees", "" if is_same else AUX_DATA_FIX
+    twice = case.attempt(two, jax.tree.map, identity, x, once, by_hand=fix)
     _check_map(case, twice)
 
 
@@ -173,10 +179,13 @@ def key_paths(case: Case) -> None:
     is_copied = any(map(operator.is_not, leaves, again))  # reported by the law `round-trip`
     if [id(leaf) for _, leaf in pairs] != [id(leaf) for leaf in leaves] and not is_copied:
         got = ", ".join(f"{jax.tree_util.keystr(path)}: {short_repr(leaf)}" for path, leaf in pairs)
-        case.fail("", f"with paths: {got}", f"the order without paths: {short_repr(leaves)}")
+        fix = "return the children with keys in the order of those without"
+        wanted = f"the order without paths: {short_repr(leaves)}"
+        case.fail("", f"with paths: {got}", wanted, by_hand=fix)
     plain = case.structure(x)
     if not case.same_structure(named, plain):
-        case.fail("", f"{short_repr(named)} with paths", f"{short_repr(plain)}, as without")
+        fix, wanted = "return the same aux_data with keys", f"{short_repr(plain)}, as without"
+        case.fail("", f"{short_repr(named)} with paths", wanted, by_hand=fix)
     if isinstance(x, tuple):
         return  # JAX names them; before 0.11, all after the first child
     level: Any = jax.tree_util.default_registry.flatten_one_level_with_keys(x)
@@ -184,7 +193,8 @@ def key_paths(case: Case) -> None:
     for key, count in keys.items():
         if count > 1:
             got = f"{count} children with the key {key}"
-            case.fail(key.lstrip("."), got, "one key for each child")
+            fix = "give each child a key of its own"
+            case.fail(key.lstrip("."), got, "one key for each child", by_hand=fix)
     for key, child in level[0]:
         if jax.tree_util.tree_leaves(child):
             _follow(case, x, key, child)
@@ -232,7 +242,8 @@ def replace(case: Case) -> None:
     except Exception:  # noqa: BLE001  # user code
         result = case.attempt(what, change)
     if type(result) in case.cls.__mro__[1:-1]:
-        case.fail("", f"a {type(result).__qualname__} after {what}", f"a {case.cls.__qualname__}")
+        got, fix = f"a {type(result).__qualname__} after {what}", "let it return a `type(self)`"
+        case.fail("", got, f"a {case.cls.__qualname__}", by_hand=fix)
     if not isinstance(result, case.cls):
         return  # another method of that name
     case.check_same(result, f"after {what} without changes")
@@ -276,6 +287,13 @@ def _static_fix(cls: type, name: str) -> str:
     return f"leave it out of the children, and put it into the aux_data {where}"
 
 
+def _is_cache(instance: Any, name: str) -> bool:
+    """Return whether an attribute is named as a cache, or there once all that can be is read."""
+    for _, read in getters(instance):
+        or_default(None)(read)()
+    return name.startswith("_cache") or hasattr(instance, name)
+
+
 def no_hidden_state(case: Case) -> None:
     """Find attributes that are neither children nor statics."""
     x = case.instance
@@ -299,8 +317,8 @@ def no_hidden_state(case: Case) -> None:
     for name in dict.fromkeys((*field_order(x), *undeclared(x))):
         if name in case.names.dynamic or not hasattr(x, name) or is_kept(x, name) is not False:
             continue
-        if name.startswith("_") and name not in shown and hasattr(again, name):
-            continue  # a cache
+        if name.startswith("_") and name not in shown and _is_cache(again, name):
+            continue
         public = shown.get(name, name)
         try:
             change = difference(x, again, FieldNames((public,), ()))

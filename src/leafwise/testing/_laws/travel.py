@@ -15,16 +15,16 @@ from leafwise._compare.changes import is_function
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.parts import is_key
-from leafwise._objects.source.code import is_importable, is_installed_module
+from leafwise._objects.source.code import is_importable
 from leafwise._trees.equality import first_difference
 from leafwise._trees.roles import exchange
 from leafwise.testing._format import format_error, format_leaf
 from leafwise.testing._laws.case import Case
 from leafwise.testing._laws.law import Law
-from leafwise.testing._laws.libraries import ANOTHER_TREEDEF
+from leafwise.testing._laws.libraries import ANOTHER_TREEDEF, by_value_fix
 from leafwise.testing._laws.other_process import PROCESS, UnpickleRequest, folder_of
 from leafwise.testing._laws.same import difference, state_of
-from leafwise.testing._laws.structure import checks_shapes
+from leafwise.testing._laws.structure import AUX_DATA_FIX, checks_shapes
 from leafwise.testing.strategies._edit_positions import path_of
 from leafwise.testing.strategies._leaves import is_numeric, same_leaf
 
@@ -75,10 +75,7 @@ def _check_treedef(case: Case, how: str, result: Any) -> None:
             if one is not other and compares_by_identity(type(one)) and not is_function(one):
                 recreated[path] = type(one)
     for path, kind in recreated.items():
-        fix = f"make {kind.__name__} a frozen dataclass: it compares by identity"
-        if is_installed_module(kind.__module__):
-            fix = f"hold what it is made of: {kind.__name__} compares by identity"
-        got = f"another {kind.__name__}, {ANOTHER_TREEDEF} {how}"
+        got, fix = f"another {kind.__name__}, {ANOTHER_TREEDEF} {how}", by_value_fix(kind)
         case.fail(path, got, "an equal one, so that no copy retraces", fix=fix)
 
 
@@ -140,8 +137,9 @@ def fresh_process(case: Case) -> None:
     if answer.missing:
         return  # a module could not be imported: the class is not to blame
     if answer.problem:
-        fix = case.law.fix if answer.path else ""  # due to a static, in whichever class
-        case.fail(answer.path, f"in a new process, {answer.problem}", "an equal instance", fix=fix)
+        # Also that of a hash: it is due to a static, in whichever class.
+        got = f"in a new process, {answer.problem}"
+        case.fail(answer.path, got, "an equal instance", fix=answer.fix)
     try:
         back = pickle.loads(answer.back)  # noqa: S301  # sent from here
     except Exception as error:  # noqa: BLE001  # user code
@@ -166,13 +164,15 @@ def transformations(case: Case) -> None:
         case.check_same(result, f"out of {what}", case.names.static)
         after = case.structure(result)
         if not case.same_structure(structure, after):
-            case.fail("", f"{after} out of {what}", f"{structure}, as it went in")
+            wanted = f"{structure}, as it went in"
+            case.fail("", f"{after} out of {what}", wanted, by_hand=AUX_DATA_FIX)
         pairs = jax.tree_util.tree_leaves_with_path(result) if keeps_leaves else ()
         for (path, leaf), wanted in zip(pairs, leaves, strict=False):
             if not same_leaf(jnp.asarray(leaf), jnp.asarray(wanted)):
                 where = path_of(result, path, leaf)
                 got = f"{format_leaf(leaf)} out of {what}"
-                case.fail(where, got, f"{format_leaf(wanted)}, as it went in")
+                fix = Law.IDENTITY_MAP.fix
+                case.fail(where, got, f"{format_leaf(wanted)}, as it went in", by_hand=fix)
 
 
 def _jit(function: Function, x: Any) -> Any:
