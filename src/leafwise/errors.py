@@ -274,11 +274,13 @@ class StaticFix(NamedTuple):
         of_field: Whether it changes the declaration of a field, so that arguments cannot use it.
         option: The option of `leafwise.static_field` for that declaration, which is still to be
             added to the text; or None.
+        number: The Python number that the value converts to in the text: ``"int"``; or None.
     """
 
     text: str
     of_field: bool = False
     option: str | None = None
+    number: str | None = None
 
 
 class StaticFinding(NamedTuple):

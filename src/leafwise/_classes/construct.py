@@ -50,9 +50,12 @@ def _refusal(self: Any, name: str, instead: str) -> FrozenInstanceError | None:
         )
     # Attributes with a setter may be assigned, except the key.
     if not is_field and (name == KEY or not hasattr(type(getattr(cls, name, None)), "__set__")):
+        # A generated constructor would take it; `__post_init__` assigns it.
+        is_generated = cls.__init__.__code__.co_filename.startswith("<leafwise")
+        option = " = lw.field(init=False)" * is_generated
         return FrozenInstanceError(
             f"{cls.__name__}.{name} is not a field, so JAX would lose it: {cls.__name__} "
-            f"has {_names(cls)}\n  fix: declare it: `{name}: Any` in the class body "
+            f"has {_names(cls)}\n  fix: declare it: `{name}: Any{option}` in the class body "
             f"(`= lw.static_field(init=False)` if it is static)"
         )
     return None

@@ -118,7 +118,9 @@ def declaration(
     if more == "freeze=True":
         if kind in ("bool", "int", "float", "complex", "str", "bytes"):
             return ""
-        kind = _frozen(kind)
+        # Type checkers would reject the list, or the dict, that the field converts.
+        kind = re.sub(r"\btuple\[((?:[^][]|\[[^][]*\])*), \.\.\.\]", r"Sequence[\1]", _frozen(kind))
+        kind = kind.replace("lw.FrozenMapping", "Mapping")
     options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     missing = dataclasses.MISSING
     parts = {

@@ -147,10 +147,10 @@ def static_options(jitted: Any) -> StaticOptions | None:
     return static_options_of(info) if is_known else None
 
 
-def donates(function: Any) -> bool:
-    """Return whether a jitted function donates arguments; False where JAX does not show it."""
+def donated_by(function: Any) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """Return the arguments that a jitted function donates; none where JAX does not show it."""
     info: Any = getattr(getattr(function, "_leafwise_jax", function), "_jit_info", None)
-    return any(getattr(info, name, ()) for name in ("donate_argnums", "donate_argnames"))
+    return getattr(info, "donate_argnums", ()), getattr(info, "donate_argnames", ())
 
 
 def static_options_of(info: Any) -> StaticOptions:

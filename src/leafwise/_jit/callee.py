@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from leafwise._classes.annotations import annotated_static, function_scopes
+from leafwise._classes.annotations import annotated_static, function_scopes, without_marks
 from leafwise._classes.registry import is_checking
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
@@ -26,6 +26,7 @@ class Marked(NamedTuple):
     name: str
     place: int | None
     by_name: bool
+    kind: str  # its annotation, as code
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -47,11 +48,11 @@ class StaticParameters:
     ) -> tuple[Sequence[Any], Mapping[str, Any]]:
         """Return the arguments of a call with keys in place of marked values."""
         keyed, named = list(args), dict(kwargs)
-        for name, place, by_name in self.marked:
+        for name, place, by_name, kind in self.marked:
             if place is not None and place < len(keyed):
-                keyed[place] = _key(_table(self.function, name), keyed[place])
+                keyed[place] = _key(_table(self.function, name), keyed[place], kind)
             elif by_name and name in named:
-                named[name] = _key(_table(self.function, name), named[name])
+                named[name] = _key(_table(self.function, name), named[name], kind)
         return keyed, named
 
     def calling(self, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -263,13 +264,14 @@ def _table(function: str, name: str) -> KeyTable:
     return table
 
 
-def _key(table: KeyTable, value: Any) -> StaticKey:
+def _key(table: KeyTable, value: Any, kind: str) -> StaticKey:
     if isinstance(value, StaticKey) and value.owner is table.owner:
         return value
     try:
         key = key_of(table, (value,))
     except StaticFieldError as error:
-        raise StaticFieldError(*map(of_argument, error.findings)) from None
+        findings = (of_argument(finding, kind) for finding in error.findings)
+        raise StaticFieldError(*findings) from None
     if is_checking():
         verify(key)
     return key
@@ -299,7 +301,8 @@ def static_parameters(
                 f"`{each.name}: lw.Static[tuple]`"
             )
         positional = None if each.kind is each.KEYWORD_ONLY else place
-        marked.append(Marked(each.name, positional, each.kind is not each.POSITIONAL_ONLY))
+        by_name, kind = each.kind is not each.POSITIONAL_ONLY, without_marks(each.annotation)
+        marked.append(Marked(each.name, positional, by_name, kind))
     return StaticParameters(name, tuple(marked)) if marked else None
 
 

@@ -5,6 +5,7 @@ import contextlib
 import dataclasses
 import itertools
 import re
+import traceback
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import jax
+import numpy as np
 from jax.core import Tracer
 
 from leafwise._classes.annotations import annotations_of, is_array, without_marks
@@ -22,7 +24,7 @@ from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import labels_of
 from leafwise._findings.reasons import Outcome, Reason, ReasonKind, format_value
-from leafwise._jax.compat import donates
+from leafwise._jax.compat import donated_by
 from leafwise._jax.frames import frames_of, hide_frames, keep_frames, refusal_in, release_frames
 from leafwise._objects.classes import is_a, public_name
 from leafwise._objects.source.call_site import locals_of, tree_of
@@ -42,7 +44,7 @@ SECTIONS: Final = {
         r"TypeError: (Argument|Cannot interpret value) .*of type '?<class '\S+\.custom_jvp'>"
     ),
     "is-not-a-valid-jax-type-error-interpreting-argument-as-an-abstract-array": (
-        "TypeError: .*(not a valid JAX type|as an abstract array)"
+        "(TypeError|InvalidInputException): .*(not a valid JAX type|as an abstract array)"
     ),
     "tracerboolconversionerror-concretizationtypeerror-tracerintegerconversionerror": (
         "(TracerBoolConversion|TracerIntegerConversion|ConcretizationType)Error: "
@@ -51,7 +53,8 @@ SECTIONS: Final = {
     "tracerarrayconversionerror": "TracerArrayConversionError: ",
     "unexpectedtracererror-leaked-tracers-saving-to-self-inside-jit": "UnexpectedTracerError: ",
     "in_axes-must-be-a-tree-prefix-static-fields-in-in_axes": (
-        "ValueError: .*(specification must be a tree prefix|pjit (in|out)_shardings)"
+        "ValueError: .*(specification must be a tree prefix|pjit (in|out)_shardings"
+        "|was requested to map its argument)|TypeError: vmap in_axes must be an int"
     ),
     "manual-axis-types-do-not-match-a-scan-carry-becomes-varying-in-shard_map": (
         "TypeError: .* carry .*the manual axis types do not match"
@@ -59,12 +62,16 @@ SECTIONS: Final = {
     "the-pytree-node-metadata-does-not-match-carry-input-and-carry-output-must-have-equal-types": (
         "TypeError: .*(carry input and carry output must have"
         "|branch outputs must have the same pytree structure)"
+        "|ValueError: Old and new values have different structures/shapes/dtypes"  # equinox
     ),
     "custom-node-type-mismatch-mismatch-custom-node-data-a-tree-mismatch-error-in-tree_map": (
         "ValueError: (pytree structure error|Custom node type mismatch|Mismatch custom node data)"
     ),
     "attempt-to-donate-the-same-buffer-twice-array-has-been-deleted": (
         "RuntimeError: .*(donate the same buffer twice|(Array|[Bb]uffer) has been deleted)"
+    ),
+    "received-incompatible-devices-for-jitted-computation": (
+        "ValueError: Received incompatible devices"
     ),
     "unhashable-type-dynamicjaxprtracer": "TypeError: .*unhashable type: 'DynamicJaxprTracer'",
 }
@@ -96,7 +103,7 @@ class Explaining(Block):
         lines: list[str] = []
         # Whatever goes wrong here, the user must see the original exception.
         with contextlib.suppress(Exception):  # code of the values' classes, or a fault of ours
-            lines = _refused_in(error) or _uses_in(error, None)
+            lines = _uses_in(error, None) or _refused_in(error)
         with contextlib.suppress(Exception):  # a class's own code
             if kept:
                 hide_frames(error)
@@ -162,6 +169,9 @@ def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]
     calls = list(_arguments(frames_of(error))) if given is None else [given]
     if found := _NOT_DATA.search(text):
         return [_not_data(found[1], calls)]
+    for words, place_of in _PLACES.items():
+        if re.search(words, text) and (line := place_of(error)):
+            return [line]
     if "Attempt to donate the same buffer twice" in text:
         return list(_donated_twice(calls[0]))
     if re.search("(Array|[Bb]uffer) has been deleted", text):
@@ -174,6 +184,65 @@ def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]
         return [constructed]
     numpy = isinstance(error, jax.errors.TracerArrayConversionError)
     return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
+
+
+def _applied(error: BaseException) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Yield the variables of JAX's frames that transform a function, with its named arguments."""
+    for frame in itertools.takewhile(_is_of_jit, frames_of(error)):
+        variables = locals_of(frame)
+        fun, args = variables.get("fun"), variables.get("args", variables.get("primals"))
+        is_in_api = frame.f_globals["__name__"] == "jax._src.api"
+        if is_in_api and callable(fun) and isinstance(args, tuple):
+            yield variables, _named_arguments(fun, args, variables.get("kwargs", {}))
+
+
+def _not_array(error: BaseException) -> str:
+    """Return a line on the argument of ``jax.vjp(f, Model())`` that is not an array."""
+    innermost = locals_of(frames_of(error)[0])
+    refused = [innermost[name] for name in ("x", "arg") if name in innermost]
+    for _, arguments in _applied(error):
+        paths = [
+            path for path, leaf in _leaves(arguments) if any(leaf is value for value in refused)
+        ]
+        if len(paths) == 1:
+            return _not_data(paths[0], [arguments], or_else="close over it")
+    return ""
+
+
+def _unmapped(error: BaseException) -> str:
+    """Return a line on the leaf that lacks the axis of ``jax.vmap(f)({"w": 1.0})``."""
+    for variables, arguments in _applied(error):
+        for (path, leaf), axis in zip(
+            _leaves(arguments), variables.get("in_axes_flat", ()), strict=False
+        ):
+            shape = np.shape(leaf)
+            if axis is not None and not -len(shape) <= axis < len(shape):
+                lacks = f"`{path}` has shape {shape}, so it has no axis {axis}"
+                return f"{lacks}: to pass it whole, set its entry of `in_axes` to None"
+    return ""
+
+
+def _unequal(error: BaseException) -> str:
+    """Return a line on the leaves of ``jax.lax.scan(f, 0.0, {"v": x, "w": x[1:]})``."""
+    for arguments in _arguments(list(itertools.takewhile(_is_of_jit, frames_of(error)))):
+        paths: dict[Any, list[str]] = {}
+        for path, leaf in _leaves({"xs": arguments.get("xs")}):
+            paths.setdefault(next(iter(np.shape(leaf)), "none"), []).append(path)
+        sizes = [
+            f"{size} in `{first}`" + f" and {len(more)} more" * bool(more)
+            for size, (first, *more) in paths.items()
+        ]
+        if len(sizes) > 1 or "none" in paths:
+            return f"a scan loops over the leading axis of each leaf: {', '.join(sizes)}"
+    return ""
+
+
+_PLACES: Final[Mapping[str, Callable[[BaseException], str]]] = {
+    "^Argument .* is not a valid JAX type": _not_array,
+    "was requested to map its argument": _unmapped,
+    "got values with different leading axis sizes|^tuple index out of range$": _unequal,
+}
+"""The messages of JAX that name no leaf, each with the function that finds it in JAX's frames."""
 
 
 CONSTRUCTORS: Final = frozenset(
@@ -200,21 +269,33 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
         if all(is_installed_module(frame.f_globals["__name__"]) for frame in above):
             fix = f"make {name} an `@lw.pytree`, which unflattens without a constructor"
         return f"{reads} when JAX unflattens: {fix}"
+    if call := re.search(r"The problem arose with the `(\w+)` function", str(error)):
+        at = f"{Path(code.co_filename).name}:{_line_of(frames[places[0]], error)}"
+        leave_out = f"leave `{call[1]}()` out of `{code.co_name}`"
+        return f"{reads} while JAX traces, at {at}: {leave_out}; {_ONLY_IF}"
     if not isinstance(error, jax.errors.TracerBoolConversionError):
         return ""  # a shape, say
     fields = {f"self.{name}": value for name, value in getattr(instance, "__dict__", {}).items()}
     traced = (name for name, value in (fields | values).items() if is_a(value, Tracer))
     return (
         f"{reads} while JAX traces: check it only `if not isinstance({next(traced, 'x')}, "
-        f"jax.core.Tracer)`; make it static only if it decides shapes or structure"
+        f"jax.core.Tracer)`; {_ONLY_IF}"
     )
+
+
+_ONLY_IF: Final = "make it static only if it decides shapes or structure"
+
+
+def _line_of(frame: types.FrameType, error: BaseException) -> int:
+    lines = dict(traceback.walk_tb(error.__traceback__))  # that of the frame may be of a `finally`
+    return lines.get(frame, frame.f_lineno)
 
 
 def _is_of_jit(frame: types.FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).startswith(("jax._src.", "leafwise._jit."))
 
 
-def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
+def _not_data(path: str, scopes: Sequence[Mapping[str, Any]], or_else: str = "") -> str:
     """Return a line with the fix for an argument that is not an array, usually a function."""
     holder, name, value = _find(path, scopes)
     function, inner = is_function(value), ""
@@ -233,8 +314,8 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]]) -> str:
     ):
         return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
     if holder is None:
-        fix = "keep it in a static field, or pass it as a static argument"
-        if path.isidentifier():
+        fix = f"keep it in a static field, or {or_else or 'pass it as a static argument'}"
+        if path.isidentifier() and not or_else:  # else there is no jit
             kind = "Callable[..., Any]" if function and not inner else public_name(cls)
             kind = kind.removeprefix("builtins.")
             fix = f"make the argument static, {_static(path, kind)}"
@@ -261,45 +342,63 @@ def _donated_before(error: BaseException) -> list[str]:
     """Return a line on the variable with the array that JAX could not read, and its donation."""
     frames = frames_of(error)
     array = locals_of(frames[0]).get("self")
+    elsewhere: dict[bool, str] = {}  # whether the variable is a parameter, to the line
     for frame in itertools.filterfalse(_is_of_jit, frames):
-        names = {name: frame.f_globals.get(name) for name in frame.f_code.co_names}
+        code = frame.f_code
+        names = {name: frame.f_globals.get(name) for name in code.co_names}
         names |= locals_of(frame)
         attributes: dict[str, Any] = getattr(names.get("self"), "__dict__", {})
         names |= {f"self.{name}": value for name, value in attributes.items()}
-        lines: list[str] = []
+        donations, lines, others = list(_donations_in(frame)), list[str](), dict[bool, str]()
         for name, value in names.items():
             deleted = {path: leaf for path, leaf in _arrays({name: value}) if leaf.is_deleted()}
             # Before JAX 0.11 a call does not show which one it was.
             if isinstance(array, jax.Array) and all(leaf is not array for leaf in deleted.values()):
                 continue
-            if deleted:
-                shown = name if len(deleted) == len(jax.tree.leaves(value)) else next(iter(deleted))
-                where = _donating_line(frame, name) or "to an earlier call"
+            if not deleted:
+                continue
+            shown = name if len(deleted) == len(jax.tree.leaves(value)) else next(iter(deleted))
+            places = {place for text, place in donations if text == name}
+            if any(re.search(rf"(?<![\w.]){re.escape(name)}\b", text) for text, _ in donations):
+                where = f"at {places.pop()}" if len(places) == 1 else "to an earlier call"
                 lines.append(f"`{shown}` was donated {where}: use what that call returned")
-        if lines:
+            else:  # `best = state["w"]`, `state = step(state)`, `best + 1`
+                is_parameter = name in code.co_varnames[: code.co_argcount]
+                where = "{1} donates `{0}`".format(*donations[0]) if len(donations) == 1 else ""
+                others[is_parameter] = (
+                    f"`{shown}` was donated under another name{where and f' ({where})'}: "
+                    "copy what you keep with `jnp.copy` before that call"
+                )
+        if lines or (others and not isinstance(array, jax.Array)):
+            lines += others.values()
             return lines[:1] if isinstance(array, jax.Array) or len(lines) == 1 else []
-    return []
+        elsewhere = others | elsewhere
+    return [elsewhere[min(elsewhere)]] if elsewhere else []
 
 
 def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for path, leaf in _leaves(values):
+        if isinstance(leaf, jax.Array) and not is_a(leaf, Tracer):
+            yield path, leaf
+
+
+def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         for steps, leaf in jax.tree_util.tree_leaves_with_path(value):
-            if isinstance(leaf, jax.Array) and not is_a(leaf, Tracer):
-                yield name + jax.tree_util.keystr(steps), leaf
+            yield name + jax.tree_util.keystr(steps), leaf
 
 
-def _donating_line(frame: types.FrameType, name: str) -> str:
-    """Return ``at file:line`` for the call that donates a variable, if it is the only one."""
+def _donations_in(frame: types.FrameType) -> Iterator[tuple[str, str]]:
+    """Yield the code of each argument that the code of a frame donates, and ``file:line``."""
     code, scope = frame.f_code, frame.f_globals | locals_of(frame)
     own = {line for *_, line in code.co_lines()}
-    lines = {
-        call.lineno
-        for call in ast.walk(tree_of(code.co_filename))
-        if isinstance(call, ast.Call) and call.lineno in own
-        if donates(_find(ast.unparse(call.func), [scope])[2])
-        if name in [ast.unparse(arg) for arg in (*call.args, *(key.value for key in call.keywords))]
-    }
-    return f"at {Path(code.co_filename).name}:{lines.pop()}" if len(lines) == 1 else ""
+    for call in ast.walk(tree_of(code.co_filename)):
+        if isinstance(call, ast.Call) and call.lineno in own:
+            numbers, names = donated_by(_find(ast.unparse(call.func), [scope])[2])
+            arguments = [arg for place, arg in enumerate(call.args) if place in numbers]
+            arguments += [keyword.value for keyword in call.keywords if keyword.arg in names]
+            for argument in arguments:
+                yield ast.unparse(argument), f"{Path(code.co_filename).name}:{call.lineno}"
 
 
 def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
@@ -315,7 +414,7 @@ def _named_arguments(
     fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Any]:
     values = {f"args[{place}]": each for place, each in enumerate(args)}
-    values |= {f"kwargs[{key!r}]": each for key, each in kwargs.items()}
+    values |= {f"kwargs[{key!r}]": each for key, each in sorted(kwargs.items())}  # as in a pytree
     labels = labels_of(fun, args, kwargs)
     return {labels.get(key, key): each for key, each in values.items()}
 
@@ -336,8 +435,9 @@ def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
     if name.isidentifier():
         letter = getattr(getattr(value, "dtype", None), "kind", "")
         kind = {"b": "bool", "i": "int", "u": "int", "f": "float"}.get(letter, "Any")
-        static = _static(name, kind)
-        return f"`{name}` is traced: make the argument static, {static}; or use `jax.lax.cond`"
+        is_branch = isinstance(error, jax.errors.TracerBoolConversionError)
+        branch = "; or use `jax.lax.cond`" * is_branch
+        return f"`{name}` is traced: make the argument static, {_static(name, kind)}{branch}"
     return f"`{path}` is dynamic: keep it in a static field, or pass it as a static argument"
 
 

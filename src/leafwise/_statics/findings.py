@@ -113,8 +113,9 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
     )
 
 
-def of_argument(finding: StaticFinding) -> StaticFinding:
+def of_argument(finding: StaticFinding, kind: str) -> StaticFinding:
     """Return a finding for a static argument, without the fixes that change a declaration."""
+    finding = _with_number(finding, kind)
     fixes = tuple(fix for fix in finding.fixes if not fix.of_field)
     if fixes[:1] != finding.fixes[:1]:
         name = field_of(finding.path)
@@ -136,7 +137,25 @@ def with_declaration(
             code = declaration(name, fix.option)
         return StaticFix(f"{fix.text}: `{code}`", of_field=True) if code else None
 
-    return finding._replace(fixes=tuple(filter(None, map(written, finding.fixes))))
+    finding = finding._replace(fixes=tuple(filter(None, map(written, finding.fixes))))
+    kind = declaration(name, "").partition(" = ")[0] if declaration is not None else ""
+    return _with_number(finding, kind)
+
+
+def _with_number(finding: StaticFinding, annotation: str) -> StaticFinding:
+    """Return a finding whose fix for ``n: int`` is an int, whatever the dtype of the array."""
+    wanted = re.findall(r"\b(?:bool|int|float|complex)\b", annotation)
+    fixes = [
+        _as_number(field_of(finding.path), wanted[0])
+        if wanted and fix.number is not None and fix.number not in wanted
+        else fix
+        for fix in finding.fixes
+    ]
+    return finding._replace(fixes=tuple(fixes))
+
+
+def _as_number(name: str, number: str) -> StaticFix:
+    return StaticFix(f"pass a Python number: `{name}={number}({name})`", number=number)
 
 
 def field_of(path: str) -> str:
@@ -177,7 +196,7 @@ def array(path: str, value: Any) -> StaticFinding:
         fixes += StaticFix(wrapped), _CONVERT
         number = _NUMBERS.get(getattr(getattr(value, "dtype", None), "kind", ""))
         if number is not None and not getattr(value, "shape", ()):
-            fixes = StaticFix(f"pass a Python number: `{name}={number}({name})`"), *fixes
+            fixes = _as_number(name, number), *fixes
     return StaticFinding("array", path, got(value), "an array has no hash", fixes)
 
 
