@@ -10,6 +10,7 @@ import importlib
 import importlib.util
 import io
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any, Final
 import leafwise
 import leafwise_explain
 from leafwise.cli.streams import discard
+from leafwise.errors import did_you_mean
 
 _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compare": ()}
 
@@ -33,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = _add_check(commands)
     _add_explain(commands)
     _add_compare(commands)
-    options = parser.parse_args(argv)
+    options = _parse(parser, commands.choices, sys.argv[1:] if argv is None else argv)
     leafwise_explain.stop()
     command: str = options.command
     if command == "check":
@@ -60,6 +62,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         discard(sys.stdout)
         parser.exit(2, f"leafwise {command}: {error.filename or 'output'}: {error.strerror}\n")
     return code
+
+
+def _parse(
+    parser: argparse.ArgumentParser,
+    commands: dict[str, argparse.ArgumentParser],
+    argv: Sequence[str],
+) -> argparse.Namespace:
+    """Parse the arguments; for an unknown command or option, name the nearest one."""
+    if argv and argv[0].isalpha() and argv[0] not in commands:
+        parser.error(f"no command {argv[0]!r}{did_you_mean(argv[0], commands)}")
+    options, unknown = parser.parse_known_args(argv)
+    if unknown:
+        command = commands[options.command]
+        hint = did_you_mean(unknown[0], re.findall(r"--[\w-]+", command.format_help()))
+        command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+    return options
 
 
 def _add_settings(check: argparse.ArgumentParser, options: argparse.Namespace) -> None:

@@ -4,7 +4,7 @@ They can be pickled, so that a worker process can send them back intact.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 __all__ = [
@@ -59,6 +59,14 @@ def message_of(error: BaseException) -> str:
         return str(error)
     except Exception as inner:  # noqa: BLE001  # the user's own code
         return f"(its text raises {type(inner).__name__})"
+
+
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+    """Return `` (did you mean 'w'?)`` with the nearest of the known names, or an empty string."""
+    import difflib  # noqa: PLC0415  # only errors need it
+
+    near = difflib.get_close_matches(name, list(known), 1, cutoff)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 class LeafwiseError(_Linked, Exception):

@@ -22,6 +22,7 @@ from jax.sharding import PartitionSpec
 
 from leafwise._classes.options import CONVERTER, OPTIONS, By, Converter, FieldOptions
 from leafwise._objects.text import got, shorten
+from leafwise._objects.wrong_arguments import unknown_argument
 from leafwise.errors import DefinitionError
 
 T = TypeVar("T")
@@ -111,8 +112,8 @@ class StaticFieldArguments(FieldArguments, total=False):
     compare_by: By
 
 
-def _refuse_spellings(defaults: tuple[Any, ...], arguments: dict[str, Any]) -> None:
-    """Raise, with the fix, if a field is declared with the options of another library."""
+def _refuse_spellings(known: Any, defaults: tuple[Any, ...], arguments: dict[str, Any]) -> None:
+    """Raise, with the fix, if a field is declared with the options of another library, or none."""
     fixes = [f"`default={_code(value)}`" for value in defaults]
     for name, static in (("static", True), ("pytree_node", False)):
         if name in arguments:
@@ -126,6 +127,12 @@ def _refuse_spellings(defaults: tuple[Any, ...], arguments: dict[str, Any]) -> N
             f"leafwise spells these field options differently, got: {options}\n"
             f"  fix: write {' and '.join(fixes)}"
         )
+    names = ("default", "default_factory", "converter", *sorted(known.__optional_keys__))
+    for name in arguments:
+        if name not in names:
+            raise unknown_argument(
+                "field" if known is ChildArguments else "static_field", name, names
+            )
 
 
 def _code(value: Any) -> str:
@@ -220,7 +227,7 @@ def field(
         ... class Params:
         ...     w: jax.Array = field(converter=jnp.asarray)
     """
-    _refuse_spellings(_defaults, arguments)
+    _refuse_spellings(ChildArguments, _defaults, arguments)
     if sharding is not None:
         specs: list[Any] = jax.tree.leaves(sharding)
         if not all(isinstance(spec, PartitionSpec) for spec in specs):
@@ -295,7 +302,7 @@ def static_field(
         ... class Params:
         ...     depth: int = static_field(default=2)
     """
-    _refuse_spellings(_defaults, arguments)
+    _refuse_spellings(StaticFieldArguments, _defaults, arguments)
     if compare_by not in get_args(By):
         raise TypeError(
             f"static_field(compare_by={compare_by!r}): functions are compared by 'identity' or "

@@ -2,7 +2,6 @@
 
 import copy
 import dataclasses
-import difflib
 import functools
 import importlib
 import inspect
@@ -25,7 +24,7 @@ from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import local_name, shorten
 from leafwise._statics.findings import is_tracer
 from leafwise._statics.key import KEY
-from leafwise.errors import DefinitionError, LeafwiseError, TreeError
+from leafwise.errors import DefinitionError, LeafwiseError, TreeError, did_you_mean
 
 if TYPE_CHECKING:
     import wadler_lindig
@@ -122,8 +121,7 @@ def check_names(obj: Any, changes: Iterable[str]) -> None:
     unknown = [name for name in changes if name not in obj.__dataclass_fields__]
     if unknown:
         kind = type(obj).__name__
-        near = difflib.get_close_matches(unknown[0], names, 1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        hint = did_you_mean(unknown[0], names)
         raise TypeError(
             f"{kind} has no field {unknown[0]!r}{hint}: it has {', '.join(names) or 'no fields'}"
         )

@@ -19,6 +19,7 @@ from leafwise._classes.registry import install, mark_redefined, register_class, 
 from leafwise._classes.spec import MARK, ClassSpec, is_decorated, resolve_fields
 from leafwise._objects.methods import bind_methods
 from leafwise._objects.source.code import contents
+from leafwise._objects.wrong_arguments import unknown_argument
 from leafwise._statics.key import KEY
 from leafwise.errors import DefinitionError, LeafwiseError
 
@@ -73,6 +74,7 @@ def pytree(
     frozen: bool = True,
     many_statics: bool = False,
     replace: bool = False,
+    **_unknown: Any,
 ) -> C | Callable[[C], C]:
     """Make a class a frozen dataclass and a JAX pytree with a sound jit cache key.
 
@@ -119,6 +121,8 @@ def pytree(
         Params(w=f32[3], act='relu')
     """
     __tracebackhide__ = True
+    for name in _unknown:
+        raise unknown_argument("pytree", name, ("frozen", *PytreeOptions._fields))
     check_frozen(frozen=frozen)
     options = PytreeOptions(kw_only, slots, order, repr, eq, init, many_statics, replace)
     if cls is not None:

@@ -4,12 +4,14 @@ import dataclasses
 import difflib
 import inspect
 import os
+import types
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import jax
 
 from leafwise._classes import construct
+from leafwise._classes.annotations import written_annotations
 from leafwise._classes.codegen import Functions
 from leafwise._classes.options import OPTIONS, FieldOptions
 from leafwise._classes.refusals import native_base
@@ -18,6 +20,7 @@ from leafwise._objects.classes import (
     REDEFINED,
     ClassMap,
     declared_fields,
+    is_a,
     is_tree_node,
     notify_registered,
 )
@@ -210,6 +213,8 @@ def _check_children(cls: Any, dynamic: tuple[str, ...], static: tuple[str, ...])
     members = [member for each in cls.__mro__ for member in vars(each).values()]
     codes = [getattr(member, "__code__", None) for member in members if declared is None]
     used = {name for code in codes for name in getattr(code, "co_names", ())}
+    used.update(() if declared is not None else written_annotations(cls))
+    used.update(each.__name__ for each in members if is_a(each, types.MemberDescriptorType))
     for field in names if used.isdisjoint(STORING) else ():  # else it may set any attribute
         # An attribute that only other code sets is accepted, unless it looks misspelled.
         near = difflib.get_close_matches(field, used.difference(names), 1)

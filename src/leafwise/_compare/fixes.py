@@ -151,7 +151,20 @@ def _dtype(reason: Reason) -> Advice:
         return fix("use one dtype: each one compiles its own program")
     words, _, code, names = zip(*fixes, strict=True)
     functions = tuple(map("".join, zip(*code, strict=True)))
-    return Advice("", Fix(" and ".join(words), Act.CONVERT, functions, sum(names, ())))
+    text = " and ".join(words) + _or_keep(earlier.leaf, later.leaf)
+    return Advice("", Fix(text, Act.CONVERT, functions, sum(names, ())))
+
+
+def _or_keep(before: Leaf, after: Leaf) -> str:
+    """Return the other fix for a state that a call has promoted: float16, then float32."""
+    strong = not (before.weak_type or after.weak_type)
+    floats = all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in (before, after))
+    if not (strong and floats and before.dtype.itemsize < after.dtype.itemsize):
+        return ""
+    return (
+        f"; or keep {before.dtype}: where it becomes {after.dtype}, `.astype(jnp.{before.dtype})`, "
+        "or a Python number, which does not promote it"
+    )
 
 
 def _sides_of(reason: Reason) -> tuple[Side, Side]:
@@ -385,7 +398,8 @@ def recreated_function(other: Any, changes: Sequence[Change] = (), shared: str =
             how = f"create {_named(changes)} once, pass what differs in it as an argument"
         change += _with_another(changes)
         return Advice(change, Fix(f"{how}, and define the {kind} once"))
-    rest = f", and pass {shared} as an argument if that changes" if shared else ""
+    ways = "arguments if they change" if " and " in shared else "an argument if that changes"
+    rest = f", and pass {shared} as {ways}" if shared else ""
     how = once(is_in_module="<locals>" not in name)
     return Advice(change, Fix(f"define it {how}{rest}", Act.DEFINE_ONCE))
 
@@ -493,11 +507,12 @@ def _with_another(changes: Sequence[Change]) -> str:
 
 
 def _passed(changes: Sequence[Change]) -> str:
-    """Return how to pass the values that differ: "pass `a` and `b` as an argument"."""
-    groups: dict[str, list[Change]] = {}
+    """Return how to pass the values that differ: "pass `a` and `b` as arguments"."""
+    groups: dict[Passing, list[Change]] = {}
     for change in changes:
         groups.setdefault(change.how, []).append(change)
-    return f"pass {' and '.join(f'{_named(several)} as {how}' for how, several in groups.items())}"
+    ways = (f"{_named(several)} as {how.words(len(several))}" for how, several in groups.items())
+    return f"pass {' and '.join(ways)}"
 
 
 def _cleared_by_call(reason: Reason) -> Advice:
@@ -552,6 +567,10 @@ class Cause(Enum):
     VARYING = fix("make it vary along the same axes in every call, with `jax.lax.pcast`")
     SHARDING = fix(
         "use one sharding: move both to it by `lw.shard` or `jax.device_put`, or set `in_shardings`"
+    )
+    ABSTRACT_SHARDING = fix(
+        "give the ShapeDtypeStruct the sharding of the array: "
+        "`jax.ShapeDtypeStruct(..., sharding=...)`"
     )
     COMMITTED = fix("commit it in every call, with `jax.device_put`, or in none")
     DEVICES = fix("put all arguments on the same devices with `jax.device_put`")

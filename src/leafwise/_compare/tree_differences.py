@@ -284,9 +284,9 @@ def _traced_leaf_reasons(mine: Leaf, its: Leaf, *, config_differs: bool) -> Iter
     kinds = Verbatim(mine.kind), Verbatim(its.kind)
     is_lowered, is_dispatched = same_lowering(mine, its), same_dispatch(mine, its)
     if not is_lowered:
-        kind, cause = ReasonKind.COMMITMENT, Cause.COMMITTED
-        if mine.committed == its.committed:
-            kind, cause = ReasonKind.SHARDING, Cause.SHARDING
+        kind, cause = ReasonKind.SHARDING, _sharding_cause(mine, its)
+        if cause is Cause.SHARDING and mine.committed != its.committed:
+            kind, cause = ReasonKind.COMMITMENT, Cause.COMMITTED
         yield Reason("", kind, Outcome.RECOMPILE, *placements, cause)
     elif traced:
         return
@@ -320,7 +320,8 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
         reasons.append(Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING))
     if _aval_sharding(mine) != _aval_sharding(its) or not reasons:
         placements = _format_placement(mine), _format_placement(its)
-        reasons.append(Reason(path, ReasonKind.SHARDING, retrace, *placements, Cause.SHARDING))
+        cause = _sharding_cause(mine, its)
+        reasons.append(Reason(path, ReasonKind.SHARDING, retrace, *placements, cause))
     return reasons
 
 
@@ -338,9 +339,18 @@ def _aval_sharding(leaf: Leaf) -> Any:
     return getattr(sharding, "mesh", None), spec
 
 
+def _sharding_cause(*leaves: Leaf) -> Cause:
+    return Cause.ABSTRACT_SHARDING if any(map(_is_abstract, leaves)) else Cause.SHARDING
+
+
+def _is_abstract(leaf: Leaf) -> bool:
+    """Return whether a leaf is that of a ShapeDtypeStruct without a sharding, in `lower`."""
+    return leaf.kind is LeafKind.JAX_ARRAY and leaf.sharding is None
+
+
 def _format_placement(leaf: Leaf) -> Verbatim:
     if leaf.sharding is None:
-        return Verbatim(leaf.kind)
+        return Verbatim("none, in a ShapeDtypeStruct" if _is_abstract(leaf) else leaf.kind)
     how = "committed to" if leaf.committed else "on"
     return Verbatim(f"{how} {format_sharding(leaf.sharding)}")
 

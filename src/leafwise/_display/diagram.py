@@ -16,6 +16,7 @@ from leafwise._objects.classes import is_a
 from leafwise._objects.describe import DescribeOptions, describe
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.text import local_name, shorten
+from leafwise._objects.wrong_arguments import named
 from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, format_sharding
 from leafwise._trees.nodes import Node, TreeWalk, walk
 
@@ -56,6 +57,7 @@ class Diagram:
             yield Text.assemble(*spans, no_wrap=True, overflow="ignore")
 
 
+@named
 def show(tree: Any, /, *, depth: int | None = None, children: int = 24) -> Diagram:
     """Draw any pytree: its classes, its leaves and statics, and the bytes of each branch.
 

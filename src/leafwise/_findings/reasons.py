@@ -162,6 +162,13 @@ class Passing(StrEnum):
     STATIC = "a static argument"
     HYPERPARAMETER = "an argument (`optax.inject_hyperparams`)"
 
+    def words(self, number: int) -> str:
+        """Return the words for so many values: "arguments (static if they are sizes)"."""
+        if number == 1:
+            return self.value
+        plural = re.sub("^an? ", "", self).replace("argument", "arguments")
+        return plural.replace("it is a size", "they are sizes")
+
 
 def how_to_pass(*values: Any) -> Passing:
     """Return the way to pass values that differ to a jitted function."""

@@ -102,8 +102,9 @@ class Explaining(Block):
             return
         lines: list[str] = []
         # Whatever goes wrong here, the user must see the original exception.
-        with contextlib.suppress(Exception):  # code of the values' classes, or a fault of ours
-            lines = _uses_in(error, None) or _refused_in(error)
+        for lines_on in (_refused_in, _uses_in):
+            with contextlib.suppress(Exception):  # code of the values' classes, or a fault of ours
+                lines = lines or lines_on(error)
         with contextlib.suppress(Exception):  # a class's own code
             if kept:
                 hide_frames(error)
@@ -163,15 +164,15 @@ _NOT_DATA: Final = re.compile(r"problematic value is .* was passed to the functi
 _STEP: Final = re.compile(r"(?:^|\.)(\w+)|\[(\d+)\]|\['([^']*)'\]")
 
 
-def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]:
+def _uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> list[str]:
     """Return a line for each dynamic value that JAX needed to know during tracing."""
     text = str(error)
     calls = list(_arguments(frames_of(error))) if given is None else [given]
     if found := _NOT_DATA.search(text):
         return [_not_data(found[1], calls)]
-    for words, place_of in _PLACES.items():
-        if re.search(words, text) and (line := place_of(error)):
-            return [line]
+    for words, places_in in _PLACES.items():
+        if re.search(words, text):
+            return list(dict.fromkeys(places_in(error)))[:_SHOWN]
     if "Attempt to donate the same buffer twice" in text:
         return list(_donated_twice(calls[0]))
     if re.search("(Array|[Bb]uffer) has been deleted", text):
@@ -186,63 +187,51 @@ def _uses_in(error: BaseException, given: Mapping[str, Any] | None) -> list[str]
     return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
 
 
-def _applied(error: BaseException) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Yield the variables of JAX's frames that transform a function, with its named arguments."""
-    for frame in itertools.takewhile(_is_of_jit, frames_of(error)):
-        variables = locals_of(frame)
-        fun, args = variables.get("fun"), variables.get("args", variables.get("primals"))
-        is_in_api = frame.f_globals["__name__"] == "jax._src.api"
-        if is_in_api and callable(fun) and isinstance(args, tuple):
-            yield variables, _named_arguments(fun, args, variables.get("kwargs", {}))
-
-
-def _not_array(error: BaseException) -> str:
-    """Return a line on the argument of ``jax.vjp(f, Model())`` that is not an array."""
-    innermost = locals_of(frames_of(error)[0])
-    refused = [innermost[name] for name in ("x", "arg") if name in innermost]
-    for _, arguments in _applied(error):
-        paths = [
-            path for path, leaf in _leaves(arguments) if any(leaf is value for value in refused)
-        ]
+def _not_array(error: BaseException) -> Iterator[str]:
+    """Yield a line on the argument of ``jax.vjp(f, Model())`` that is not an array."""
+    refused = [*map(locals_of(frames_of(error)[0]).get, ("x", "arg"))]
+    for arguments in _arguments(_frames_of_jax(error, "jax._src.api")):
+        leaves = _leaves(arguments)
+        paths = [path for path, leaf in leaves if any(leaf is value for value in refused)]
         if len(paths) == 1:
-            return _not_data(paths[0], [arguments], or_else="close over it")
-    return ""
+            yield _not_data(paths[0], [arguments], or_else="close over it")
 
 
-def _unmapped(error: BaseException) -> str:
-    """Return a line on the leaf that lacks the axis of ``jax.vmap(f)({"w": 1.0})``."""
-    for variables, arguments in _applied(error):
-        for (path, leaf), axis in zip(
-            _leaves(arguments), variables.get("in_axes_flat", ()), strict=False
-        ):
+def _unmapped(error: BaseException) -> Iterator[str]:
+    """Yield a line on each leaf that lacks the axis of ``jax.vmap(f)({"w": 1.0})``."""
+    for frame in _frames_of_jax(error):
+        axes = locals_of(frame).get("in_axes_flat", ())
+        leaves = [leaf for arguments in _arguments([frame]) for leaf in _leaves(arguments)]
+        for (path, leaf), axis in zip(leaves, axes, strict=False):
             shape = np.shape(leaf)
             if axis is not None and not -len(shape) <= axis < len(shape):
                 lacks = f"`{path}` has shape {shape}, so it has no axis {axis}"
-                return f"{lacks}: to pass it whole, set its entry of `in_axes` to None"
-    return ""
+                yield f"{lacks}: to pass it whole, set its entry of `in_axes` to None"
 
 
-def _unequal(error: BaseException) -> str:
-    """Return a line on the leaves of ``jax.lax.scan(f, 0.0, {"v": x, "w": x[1:]})``."""
-    for arguments in _arguments(list(itertools.takewhile(_is_of_jit, frames_of(error)))):
-        paths: dict[Any, list[str]] = {}
+def _unequal(error: BaseException) -> Iterator[str]:
+    """Yield a line on the leaves of ``jax.lax.scan(f, 0.0, {"v": x, "w": x[1:]})``."""
+    for arguments in _arguments(_frames_of_jax(error)):
+        paths: dict[str, list[str]] = {}
         for path, leaf in _leaves({"xs": arguments.get("xs")}):
-            paths.setdefault(next(iter(np.shape(leaf)), "none"), []).append(path)
-        sizes = [
-            f"{size} in `{first}`" + f" and {len(more)} more" * bool(more)
-            for size, (first, *more) in paths.items()
-        ]
-        if len(sizes) > 1 or "none" in paths:
-            return f"a scan loops over the leading axis of each leaf: {', '.join(sizes)}"
-    return ""
+            paths.setdefault(str(*np.shape(leaf)[:1]) or "none", []).append(path)
+        sizes = (f"{size} in `{first}`" for size, (first, *_) in paths.items())
+        if len(paths) > 1 or "none" in paths:
+            yield f"a scan loops over the leading axis of each leaf: {', '.join(sizes)}"
 
 
-_PLACES: Final[Mapping[str, Callable[[BaseException], str]]] = {
+_PLACES: Final[Mapping[str, Callable[[BaseException], Iterator[str]]]] = {
     "^Argument .* is not a valid JAX type": _not_array,
     "was requested to map its argument": _unmapped,
     "got values with different leading axis sizes|^tuple index out of range$": _unequal,
 }
-"""The messages of JAX that name no leaf, each with the function that finds it in JAX's frames."""
+"""JAX's messages without a path, each with the function that finds the leaf in JAX's frames."""
+
+
+def _frames_of_jax(error: BaseException, module: str = "") -> list[types.FrameType]:
+    """Return the frames from where JAX raised an error up to the call, those of one module."""
+    frames = itertools.takewhile(_is_of_jit, frames_of(error))
+    return [frame for frame in frames if frame.f_globals["__name__"].startswith(module)]
 
 
 CONSTRUCTORS: Final = frozenset(
@@ -269,10 +258,12 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
         if all(is_installed_module(frame.f_globals["__name__"]) for frame in above):
             fix = f"make {name} an `@lw.pytree`, which unflattens without a constructor"
         return f"{reads} when JAX unflattens: {fix}"
-    if call := re.search(r"The problem arose with the `(\w+)` function", str(error)):
-        at = f"{Path(code.co_filename).name}:{_line_of(frames[places[0]], error)}"
-        leave_out = f"leave `{call[1]}()` out of `{code.co_name}`"
-        return f"{reads} while JAX traces, at {at}: {leave_out}; {_ONLY_IF}"
+    if call := re.search(r"The problem arose with the (`\w+)` function", str(error)):
+        # Not `f_lineno`, which may be that of a `finally`.
+        line = dict(traceback.walk_tb(error.__traceback__))[frames[places[0]]]
+        at = f"{Path(code.co_filename).name}:{line}"
+        fix = f"leave {call[1]}()` out of `{code.co_name}`"
+        return f"{reads} while JAX traces, at {at}: {fix}; {_ONLY_IF}"
     if not isinstance(error, jax.errors.TracerBoolConversionError):
         return ""  # a shape, say
     fields = {f"self.{name}": value for name, value in getattr(instance, "__dict__", {}).items()}
@@ -284,11 +275,6 @@ def _constructed(error: BaseException, paths: list[str]) -> str:
 
 
 _ONLY_IF: Final = "make it static only if it decides shapes or structure"
-
-
-def _line_of(frame: types.FrameType, error: BaseException) -> int:
-    lines = dict(traceback.walk_tb(error.__traceback__))  # that of the frame may be of a `finally`
-    return lines.get(frame, frame.f_lineno)
 
 
 def _is_of_jit(frame: types.FrameType) -> bool:
@@ -342,38 +328,42 @@ def _donated_before(error: BaseException) -> list[str]:
     """Return a line on the variable with the array that JAX could not read, and its donation."""
     frames = frames_of(error)
     array = locals_of(frames[0]).get("self")
-    elsewhere: dict[bool, str] = {}  # whether the variable is a parameter, to the line
+    is_known = isinstance(array, jax.Array)  # before JAX 0.11 a call does not show which one it was
+    lines: dict[int, str] = {}  # the best one comes first
     for frame in itertools.filterfalse(_is_of_jit, frames):
-        code = frame.f_code
-        names = {name: frame.f_globals.get(name) for name in code.co_names}
+        names = {name: frame.f_globals.get(name) for name in frame.f_code.co_names}
         names |= locals_of(frame)
         attributes: dict[str, Any] = getattr(names.get("self"), "__dict__", {})
         names |= {f"self.{name}": value for name, value in attributes.items()}
-        donations, lines, others = list(_donations_in(frame)), list[str](), dict[bool, str]()
+        found: list[tuple[int, str]] = []
         for name, value in names.items():
             deleted = {path: leaf for path, leaf in _arrays({name: value}) if leaf.is_deleted()}
-            # Before JAX 0.11 a call does not show which one it was.
-            if isinstance(array, jax.Array) and all(leaf is not array for leaf in deleted.values()):
-                continue
-            if not deleted:
-                continue
-            shown = name if len(deleted) == len(jax.tree.leaves(value)) else next(iter(deleted))
-            places = {place for text, place in donations if text == name}
-            if any(re.search(rf"(?<![\w.]){re.escape(name)}\b", text) for text, _ in donations):
-                where = f"at {places.pop()}" if len(places) == 1 else "to an earlier call"
-                lines.append(f"`{shown}` was donated {where}: use what that call returned")
-            else:  # `best = state["w"]`, `state = step(state)`, `best + 1`
-                is_parameter = name in code.co_varnames[: code.co_argcount]
-                where = "{1} donates `{0}`".format(*donations[0]) if len(donations) == 1 else ""
-                others[is_parameter] = (
-                    f"`{shown}` was donated under another name{where and f' ({where})'}: "
-                    "copy what you keep with `jnp.copy` before that call"
-                )
-        if lines or (others and not isinstance(array, jax.Array)):
-            lines += others.values()
-            return lines[:1] if isinstance(array, jax.Array) or len(lines) == 1 else []
-        elsewhere = others | elsewhere
-    return [elsewhere[min(elsewhere)]] if elsewhere else []
+            if deleted and (not is_known or any(leaf is array for leaf in deleted.values())):
+                shown = name if len(deleted) == len(jax.tree.leaves(value)) else next(iter(deleted))
+                found.append(_donation_of(name, shown, frame))
+        if len(found) > 1 and not is_known:
+            break
+        for order, line in found:
+            lines.setdefault(order, line)
+        if 0 in lines:
+            break
+    return [lines[min(lines)]] if lines else []
+
+
+def _donation_of(name: str, shown: str, frame: types.FrameType) -> tuple[int, str]:
+    """Return a line on how a deleted variable was donated, after how much it says."""
+    donations = list(_donations_in(frame))
+    places = {place for text, place in donations if text == name}
+    if any(re.search(rf"(?<![\w.]){re.escape(name)}\b", text) for text, _ in donations):
+        where = f"at {places.pop()}" if len(places) == 1 else "to an earlier call"
+        return 0, f"`{shown}` was donated {where}: use what that call returned"
+    # `best = state["w"]`, `state = step(state)`, `best + 1`
+    where = " ({1} donates `{0}`)".format(*donations[0]) if len(donations) == 1 else ""
+    copy = "copy what you keep with `jnp.copy` before that call"
+    is_parameter = name in frame.f_code.co_varnames[: frame.f_code.co_argcount]
+    return 1 + (
+        not where
+    ) + 2 * is_parameter, f"`{shown}` was donated under another name{where}: {copy}"
 
 
 def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -405,7 +395,8 @@ def _arguments(frames: Sequence[types.FrameType]) -> Iterator[dict[str, Any]]:
     """Yield the arguments of calls by parameter name, from JAX's frames."""
     for frame in frames:
         found = locals_of(frame)
-        fun, args, kwargs = (found.get(name) for name in ("fun", "args", "kwargs"))
+        fun, args = found.get("fun"), found.get("args", found.get("primals"))
+        kwargs = found.get("kwargs", {} if "primals" in found else None)
         if callable(fun) and isinstance(args, tuple) and isinstance(kwargs, dict):
             yield _named_arguments(fun, args, kwargs)
 

@@ -4,7 +4,7 @@ import functools
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from leafwise._findings.findings import in_programs
 from leafwise._findings.words import count
@@ -12,6 +12,7 @@ from leafwise._jax.events import EventKind
 from leafwise._jit.recorder import Event, unwatch_events, watch_events
 from leafwise._objects.source.code import Block
 from leafwise._objects.text import got
+from leafwise._objects.wrong_arguments import named
 from leafwise._trees.equality import jax_equal
 from leafwise.errors import RetraceError
 
@@ -130,6 +131,15 @@ class Watch:
         watch_events(add)
         return log
 
+    if not TYPE_CHECKING:  # checkers report the attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            """Raise; what is counted are attributes of the `Log`."""
+            what = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if hasattr(Log, name) or name == "events":
+                what += f": enter it, `with ... as log:`, and read `log.{name}`"
+            raise AttributeError(what)
+
     def _add(self, log: Log, event: Event) -> None:
         log.add(event)
 
@@ -143,6 +153,7 @@ class Watch:
         return log
 
 
+@named
 def watch(*, eager: bool = True) -> Watch:
     """Count the traces, lowerings and compiles of every jitted function, in a block.
 
@@ -247,6 +258,7 @@ def _format_call(call: list[Event], shown: set[int]) -> str:
     return line if why is None else f"{line}: {why}".replace("\n", "\n  ")
 
 
+@named
 def budget(
     *,
     traces: int | None = None,
@@ -306,6 +318,7 @@ def budget(
     return Budget(allowed, of, exact=exact, raise_at_once=raise_at_once, eager=eager)
 
 
+@named
 def no_retrace(
     *, of: Callable[..., Any] | str | None = None, raise_at_once: bool = False, eager: bool = True
 ) -> Budget:

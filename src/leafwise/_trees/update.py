@@ -20,6 +20,7 @@ from leafwise._objects.attributes import attributes, has_generated_init, instanc
 from leafwise._objects.classes import declared_fields, is_a, per_class
 from leafwise._objects.frozen import FrozenMapping
 from leafwise._objects.text import got
+from leafwise._objects.wrong_arguments import named
 from leafwise._trees.combine import unflatten_one
 from leafwise._trees.nodes import Node, open_node
 from leafwise._trees.paths import (
@@ -37,6 +38,7 @@ T = TypeVar("T")
 Path = TypeVar("Path", bound=str | tuple[Any, ...])
 
 
+@named
 def update(tree: T, changes: Mapping[Path, Any]) -> T:
     """Return a copy of a tree with some values changed, including static ones.
 

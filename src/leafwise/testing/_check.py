@@ -1,6 +1,5 @@
 """Checking the laws of one class."""
 
-import difflib
 import warnings
 from collections.abc import Collection, Iterable
 from typing import Any, Final
@@ -9,7 +8,7 @@ import hypothesis
 import hypothesis.errors
 
 from leafwise._objects.text import got
-from leafwise.errors import LawViolation
+from leafwise.errors import LawViolation, did_you_mean
 from leafwise.testing import _recompilation
 from leafwise.testing._laws import keys, structure, travel
 from leafwise.testing._laws.law import Law
@@ -122,8 +121,7 @@ def chosen_laws(option: str, laws: Any) -> list[Law]:
     names = list(names)
     for name in names:
         if name not in set(Law):
-            near = difflib.get_close_matches(str(name), list(Law), 1, 0.5)
-            hint = f" (did you mean {str(near[0])!r}?)" if near else ""
+            hint = did_you_mean(str(name), map(str, Law), 0.5)
             unknown = f"there is no law {name!r}{hint}; the laws are {', '.join(Law)}"
             raise ValueError(f"{option}: {unknown}")
     return [law for law in Law if law in names]

@@ -5,7 +5,6 @@ A claim is made in a test, by `check_recompilation`, or on a function, by `recom
 
 import collections
 import dataclasses
-import difflib
 import functools
 import inspect
 import re
@@ -25,7 +24,7 @@ from leafwise._jit.watch import watch
 from leafwise._objects.text import got
 from leafwise._statics.findings import is_tracer
 from leafwise._trees.equality import is_distinct, jax_equal
-from leafwise.errors import CannotBuildError, RetraceError
+from leafwise.errors import CannotBuildError, RetraceError, did_you_mean
 from leafwise.testing._format import format_error, format_static
 from leafwise.testing._laws.case import Case, choose
 from leafwise.testing._laws.law import Law
@@ -229,9 +228,7 @@ def check_claims(
 
 def what_is(path: str, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown path: the closest one, and all that exist."""
-    near = difflib.get_close_matches(path, known, 1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{hint}; choose from {', '.join(known) or 'nothing'}"
+    return f"{did_you_mean(path, known)}; choose from {', '.join(known) or 'nothing'}"
 
 
 def _strategy_fix(position: EditPosition) -> str:
