@@ -85,24 +85,55 @@ def by_two_calls(step: Any) -> Any:
     return float(state["w"][0])
 
 
+def by_another_name(step: Any) -> Any:
+    state = {"w": jnp.ones(3)}
+    best = state["w"]
+    state = step(state, 1.0)
+    return jax.tree.map(lambda x: x[0], best)
+
+
+def in_another_function(step: Any) -> Any:
+    state = {"w": jnp.ones(3)}
+    best = dict(state)
+    state = by_parameter(step, state)
+    return best["w"] + state["w"]
+
+
+def by_parameter(step: Any, given: Any) -> Any:
+    return step(given, 1.0)
+
+
 DONATED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an attribute": (lambda step: Trainer(step).train(), "`self.state` was donated at {}:61"),
     "a loop": (in_a_loop, "`state` was donated at {}:68"),
     "a leaf": (through_a_leaf, "`state['w']` was donated at {}:75"),
     "two calls": (by_two_calls, "`state` was donated to an earlier call"),
 }
+USE = "use what that call returned"
+COPIED = {
+    "another name": (
+        by_another_name,
+        "`best` was donated under another name ({}:91 donates `state`)",
+    ),
+    "a function": (in_another_function, "`best` was donated under another name"),
+}
+COPY = "copy what you keep with `jnp.copy` before that call"
 
 
 @pytest.mark.parametrize("name", JITS)
-@pytest.mark.parametrize("use", DONATED)
+@pytest.mark.parametrize("use", DONATED | COPIED)
 def test_a_donated_array_is_used_again(use: str, name: str) -> None:
-    """The variable is named, and the line that donated it, if only one call can have."""
-    call, words = DONATED[use]
+    """The variable is named, not a parameter; and the line that donated it, if it is the only one.
+
+    What was donated as part of another variable is to be copied.
+    """
+    call, words = (DONATED | COPIED)[use]
     note = note_of(lambda: call(JITS[name](add)))
-    assert words.format("test_error_notes.py") + ": use what that call returned" in note
+    assert f"{words.format('test_error_notes.py')}: {USE if use in DONATED else COPY}" in note
 
 
 ONES = jnp.ones(3)
+FILE = "test_error_notes.py"
 BOOL = jax.errors.TracerBoolConversionError
 
 
@@ -270,6 +301,67 @@ def test_a_constructor_that_reads_a_value(monkeypatch: pytest.MonkeyPatch) -> No
     assert step._cache_size() == 1
 
 
+def test_a_constructor_that_converts_a_value() -> None:
+    """It is not the argument that has to change, which is traced on purpose."""
+
+    @jax.tree_util.register_dataclass
+    @dataclasses.dataclass
+    class Scaled:
+        rate: Any
+
+        def __post_init__(self) -> None:
+            self.rate = float(self.rate)
+
+    first = Scaled(0.5)
+    line = Scaled.__post_init__.__code__.co_firstlineno + 1
+    for jit in (jax.jit, lw.jit):
+        step = jit(lambda x: dataclasses.replace(first, rate=x).rate)
+        note = note_of(lambda step=step: step(2.0), jax.errors.ConcretizationTypeError)
+        assert f"`Scaled.__post_init__` reads `x` while JAX traces, at {FILE}:{line}" in note
+        assert "leave `float()` out of `__post_init__`" in note
+        assert "argument" not in note
+    Scaled.__post_init__ = lambda self: None  # type: ignore[method-assign]
+    assert step(2.0) == 2.0
+
+
+def test_a_place_that_jax_does_not_name() -> None:
+    """The leaf is named: two are alike but for it, in the other order as well."""
+    opaque, ones = Model(), jnp.ones((3, 2))
+    is_opaque = "is a Model, which is not a pytree: make the class an `@lw.pytree`"
+    whole = (
+        "has shape (), so it has no axis 0: to pass it whole, set its entry of `in_axes` to None"
+    )
+    for name, other in ("vw", "wv"):
+        s: dict[str, Any] = {name: 1.0, other: ones}
+        calls: list[tuple[Any, str]] = [
+            (lambda s: jax.vmap(lambda s, t: s["v"] + s["w"])(s, ones), f"`s['{name}']` {whole}"),
+            (lambda s: jax.lax.scan(lambda c, x: (c, x), 0.0, s), f"3 in `xs['{other}']`"),
+            (lambda s: jax.lax.map(lambda x: x, s), f"none in `xs['{name}']`"),
+            (lambda s: jax.lax.map(lambda x: x, [ones[:2], ones]), "2 in `xs[0]`, 3 in `xs[1]`"),
+        ]
+        for call, words in calls:
+            assert words in note_of(lambda call=call, s=s: call(s), (ValueError, IndexError))
+        s[name] = opaque
+        for call in (
+            lambda s: jax.vjp(lambda s: s["v"], s),
+            lambda s: jax.linearize(lambda s: s["v"], s),
+            lambda s: jax.grad(lambda s: s["v"])(s),
+            lambda s: jax.jvp(lambda s: s["v"], (s,), (s,)),
+        ):
+            assert f"`s['{name}']` {is_opaque}" in note_of(
+                lambda call=call, s=s: call(s), Exception
+            )
+    # Without a jit, nothing is a static argument.
+    for arguments, place in ((({"act": "relu"},), "p['act']"), (("relu",), "p")):
+        note = note_of(lambda arguments=arguments: jax.vjp(lambda p: p, *arguments), Exception)
+        assert (
+            f"`{place}` is dynamic, but a str: keep it in a static field, or close over it" in note
+        )
+    assert jax.vmap(lambda s: s["v"] * s["w"], in_axes=({"v": 0, "w": None},))(
+        {"v": ones, "w": 2.0}
+    ).shape == (3, 2)
+
+
 def test_a_constructor_around_the_call() -> None:
     """Nor is a constructor to blame that calls a jitted function, or that needs a shape."""
 
@@ -286,6 +378,18 @@ def test_a_constructor_around_the_call() -> None:
         lambda: jax.jit(lambda n: Zeros(n).w)(3),
     ):
         assert "is traced: make the argument static" in note_of(call, TypeError)
+
+
+@pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "leafwise"])
+def test_cond_is_for_a_branch(jit: Any) -> None:
+    """A shape, or the length of a loop, is no branch."""
+    for fun, is_branch in (
+        (lambda n: 1 if n else 2, True),
+        (lambda n: list(range(n)), False),
+        (lambda n: jnp.zeros(n), False),
+    ):
+        note = note_of(lambda fun=fun: jit(fun)(3), TypeError)
+        assert ("jax.lax.cond" in note) is is_branch
 
 
 def test_jit_adds_the_notes() -> None:

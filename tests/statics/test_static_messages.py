@@ -1,5 +1,6 @@
 """What a user reads when a static value is refused."""
 
+import re
 import textwrap
 import types
 from typing import Any
@@ -71,6 +72,46 @@ def test_a_number_in_an_array() -> None:
     """It is wanted as a number, of the kind of its dtype."""
     assert "pass a Python number: `layers=int(layers)`" in message(np.array(3))
     assert "a Python number" not in message(np.ones(1))
+
+
+@lw.pytree
+class Numbers:
+    n: lw.Static[int] = 0
+    rate: "lw.Static[float]" = 0.0
+    k: lw.Static[int | None] = None
+
+
+def test_the_number_is_that_of_the_annotation() -> None:
+    """A fix does not make a float of an int; it is applied, and so is that of an argument."""
+    step = lw.jit(lambda x, n: x * n, static_argnames="n")
+
+    @lw.jit
+    def ours(x: Any, n: lw.Static[int]) -> Any:
+        return step(x, n=n)
+
+    for call, value in ((lambda n: Numbers(n=n).n, 3.0), (lambda n: ours(1, n), 3.0)):
+        with pytest.raises(lw.errors.StaticFieldError, match=r"`n=int\(n\)`"):
+            call(np.array(value))
+        assert call(int(np.array(value))) == 3
+    for values, code in (({"rate": np.array(1)}, "float(rate)"), ({"k": np.array(1.5)}, "int(k)")):
+        with pytest.raises(lw.errors.StaticFieldError, match=re.escape(code)):
+            Numbers(**values)
+
+
+def test_a_field_that_converts_says_what_it_takes() -> None:
+    """Type checkers would refuse the list for a tuple."""
+
+    @lw.pytree
+    class P:
+        sizes: lw.Static[tuple[int, ...]] = ()
+        names: lw.Static[dict[str, int] | None] = None
+
+    for values, code in (
+        ({"sizes": [1]}, "`sizes: Sequence[int] = lw.static_field(default=(), freeze=True)`"),
+        ({"names": {}}, "`names: Mapping[str, int] | None = lw.static_field(default=None, "),
+    ):
+        with pytest.raises(lw.errors.StaticFieldError, match=re.escape(code)):
+            P(**values)  # type: ignore[arg-type]
 
 
 REPAIRS: dict[str, tuple[Any, str, str]] = {

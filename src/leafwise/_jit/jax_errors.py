@@ -223,7 +223,7 @@ def _unequal(error: BaseException) -> Iterator[str]:
 _PLACES: Final[Mapping[str, Callable[[BaseException], Iterator[str]]]] = {
     "^Argument .* is not a valid JAX type": _not_array,
     "was requested to map its argument": _unmapped,
-    "got values with different leading axis sizes|^tuple index out of range$": _unequal,
+    "leading axis (sizes|to scan over)|^tuple index out of range$": _unequal,
 }
 """JAX's messages without a path, each with the function that finds the leaf in JAX's frames."""
 
@@ -345,7 +345,7 @@ def _donated_before(error: BaseException) -> list[str]:
             break
         for order, line in found:
             lines.setdefault(order, line)
-        if 0 in lines:
+        if min(lines, default=_OF_PARAMETER) < _OF_PARAMETER:
             break
     return [lines[min(lines)]] if lines else []
 
@@ -361,9 +361,12 @@ def _donation_of(name: str, shown: str, frame: types.FrameType) -> tuple[int, st
     where = " ({1} donates `{0}`)".format(*donations[0]) if len(donations) == 1 else ""
     copy = "copy what you keep with `jnp.copy` before that call"
     is_parameter = name in frame.f_code.co_varnames[: frame.f_code.co_argcount]
-    return 1 + (
-        not where
-    ) + 2 * is_parameter, f"`{shown}` was donated under another name{where}: {copy}"
+    order = (not where) + (_OF_PARAMETER if is_parameter else 1)
+    return order, f"`{shown}` was donated under another name{where}: {copy}"
+
+
+_OF_PARAMETER: Final = 3
+"""From this order on, a line names a parameter, for which the caller may have a better name."""
 
 
 def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -374,8 +377,9 @@ def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def _leaves(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
-        for steps, leaf in jax.tree_util.tree_leaves_with_path(value):
-            yield name + jax.tree_util.keystr(steps), leaf
+        with contextlib.suppress(Exception):  # a class's own code
+            for steps, leaf in jax.tree_util.tree_leaves_with_path(value):
+                yield name + jax.tree_util.keystr(steps), leaf
 
 
 def _donations_in(frame: types.FrameType) -> Iterator[tuple[str, str]]:
