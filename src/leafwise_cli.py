@@ -12,14 +12,13 @@ import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import leafwise
 import leafwise_explain
 from leafwise.cli.streams import discard
-from leafwise.errors import did_you_mean
 
 _NEEDED: Final = {"check": ("hypothesis", "rich"), "explain": ("rich",), "compare": ()}
 
@@ -71,13 +70,17 @@ def _parse(
 ) -> argparse.Namespace:
     """Parse the arguments; for an unknown command or option, name the nearest one."""
     if argv and argv[0].isalpha() and argv[0] not in commands:
-        parser.error(f"no command {argv[0]!r}{did_you_mean(argv[0], commands)}")
+        parser.error(f"no command {argv[0]!r}{_nearest(argv[0], commands)}")
     options, unknown = parser.parse_known_args(argv)
     if unknown:
         command = commands[options.command]
-        hint = did_you_mean(unknown[0], re.findall(r"--[\w-]+", command.format_help()))
+        hint = _nearest(unknown[0], re.findall(r"--[\w-]+", command.format_help()))
         command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     return options
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    return leafwise.errors.did_you_mean(name, known)  # loaded here, as `--help` is to be fast
 
 
 def _add_settings(check: argparse.ArgumentParser, options: argparse.Namespace) -> None:

@@ -309,7 +309,12 @@ REFUSED: dict[str, tuple[str, str, str]] = {
     "what is not a field": (
         "x: Any\ndef __post_init__(self): self.cache = {}",
         "P(1.0)",
-        r"FrozenInstanceError: P\.cache is not a field.*P has x.*`cache: Any`",
+        r"FrozenInstanceError: P\.cache is not a field.*`cache: Any = lw.field\(init=False\)`",
+    ),
+    "what is not a field, in a constructor": (
+        "x: Any\ndef __init__(self): self.x = self.cache = 1.0",
+        "P()",
+        r"FrozenInstanceError: P\.cache is not a field.*P has x.*declare it: `cache: Any` in",
     ),
     "fields without a value": (
         "x: Any = lw.field(init=False)\ny: Any = lw.field(init=False)\n"

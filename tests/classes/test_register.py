@@ -202,6 +202,12 @@ def test_an_attribute_that_is_misspelled() -> None:
     for names in ({"dynamic": ["w"], "static": ["dept"]}, {"dynamic": ["dept", "w"]}):
         with pytest.raises(lw.errors.DefinitionError, match=r"no attribute 'dept'\n.*'depth'"):
             lw.register(Net, **names)
+    annotated: Any = type("Annotated", (), {"__annotations__": {"w": Any, "depth": int}})
+    slotted: Any = type("Slotted", (), {"__slots__": ("w", "depth")})
+    for cls in (annotated, slotted):
+        with pytest.raises(lw.errors.DefinitionError, match=r"no attribute 'dept'\n.*'depth'"):
+            lw.register(cls, dynamic=["w"], static=["dept"])
+        lw.register(cls, dynamic=["w"], static=["depth"])
     lw.register(type("Other", (Net,), {}), dynamic=["w"], static=["depth", "dept"])
     lw.register(Computed, dynamic=["w"], static=["dept"])
     assert jax.tree.leaves(Computed(w=1.0, dept=2)) == [1.0]

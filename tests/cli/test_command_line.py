@@ -96,6 +96,27 @@ def test_exit_code_2(arguments: tuple[str, ...], leafwise: Callable[..., Outcome
     assert "usage: leafwise" in outcome.err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("chekc", "json"), "no command 'chekc' (did you mean 'check'?)"),
+        (("check", "json", "--feild", "w"), "arguments: --feild w (did you mean '--field'?)"),
+        (("explain", "--captrues", "x.py"), "--captrues (did you mean '--captures'?)"),
+        (
+            ("compare", "a", "b", "--xyz"),
+            "leafwise compare: error: unrecognized arguments: --xyz\n",
+        ),
+    ],
+)
+def test_the_nearest_name(
+    arguments: tuple[str, ...], words: str, leafwise: Callable[..., Outcome]
+) -> None:
+    """A wrong command or option leads to the right one, with the usage of its command."""
+    outcome = leafwise(*arguments)
+    assert outcome.code == 2
+    assert words in outcome.err
+
+
 LIGHT = """
 import sys
 import leafwise_cli

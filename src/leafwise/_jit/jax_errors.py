@@ -345,7 +345,7 @@ def _donated_before(error: BaseException) -> list[str]:
             break
         for order, line in found:
             lines.setdefault(order, line)
-        if min(lines, default=_OF_PARAMETER) < _OF_PARAMETER:
+        if min(lines, default=2) < 2:  # noqa: PLR2004  # else the caller may have a better name
             break
     return [lines[min(lines)]] if lines else []
 
@@ -361,12 +361,7 @@ def _donation_of(name: str, shown: str, frame: types.FrameType) -> tuple[int, st
     where = " ({1} donates `{0}`)".format(*donations[0]) if len(donations) == 1 else ""
     copy = "copy what you keep with `jnp.copy` before that call"
     is_parameter = name in frame.f_code.co_varnames[: frame.f_code.co_argcount]
-    order = (not where) + (_OF_PARAMETER if is_parameter else 1)
-    return order, f"`{shown}` was donated under another name{where}: {copy}"
-
-
-_OF_PARAMETER: Final = 3
-"""From this order on, a line names a parameter, for which the caller may have a better name."""
+    return 1 + is_parameter, f"`{shown}` was donated under another name{where}: {copy}"
 
 
 def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
