@@ -209,21 +209,9 @@ def _unmapped(error: BaseException) -> Iterator[str]:
                 yield f"{lacks}: to pass it whole, set its entry of `in_axes` to None"
 
 
-def _unequal(error: BaseException) -> Iterator[str]:
-    """Yield a line on the leaves of ``jax.lax.scan(f, 0.0, {"v": x, "w": x[1:]})``."""
-    for arguments in _arguments(_frames_of_jax(error)):
-        paths: dict[str, list[str]] = {}
-        for path, leaf in _leaves({"xs": arguments.get("xs")}):
-            paths.setdefault(str(*np.shape(leaf)[:1]) or "none", []).append(path)
-        sizes = (f"{size} in `{first}`" for size, (first, *_) in paths.items())
-        if len(paths) > 1 or "none" in paths:
-            yield f"a scan loops over the leading axis of each leaf: {', '.join(sizes)}"
-
-
 _PLACES: Final[Mapping[str, Callable[[BaseException], Iterator[str]]]] = {
     "^Argument .* is not a valid JAX type": _not_array,
     "was requested to map its argument": _unmapped,
-    "leading axis (sizes|to scan over)|^tuple index out of range$": _unequal,
 }
 """JAX's messages without a path, each with the function that finds the leaf in JAX's frames."""
 
