@@ -90,7 +90,8 @@ params = nets.init(x)
     (finding,) = explained(script("start.py", code))["first"]
     assert (finding["place"], finding["kind"]) == ("start.py:3", "outside")
     assert finding["programs"] >= 12
-    assert "`jitted_init = jax.jit(lambda x: nets.init(x))` once" in finding["fixes"][0]
+    # Nothing has shown what a package does, or that its result is arrays.
+    assert finding["fixes"][0].startswith("put this call into a function, and `jax.jit` that once")
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ FIRST_RUNS: dict[str, Callable[[], Any]] = {
     "leaves": leaves,
     "levels": lambda: jax.lax.associative_scan(lambda x, y: x * y, jnp.ones(11)),
     "gradient": gradient,
-    "powers": lambda: [jnp.ones(WIDTH) ** n for n in (5, 6, 7)],
+    "powers": lambda: [jnp.ones(WIDTH) ** 5, jnp.ones(WIDTH) ** 6, jnp.ones(WIDTH) ** 7],
     "two functions": two_functions,
 }
 
@@ -167,6 +167,31 @@ def test_each_run_is_counted() -> None:
     # JAX 0.8 has the trace of an equal method, as long as that lives: the log holds it.
     times = 5 if jax.__version_info__ >= (0, 9) else 0
     assert sum(each.nearest is not None for each in found) == times
+
+
+ONE_LINE = {
+    "for": "for k in ks: run(k)",
+    "while": "while ks: run(ks.pop())",
+    "comprehension": "[run(k) for k in ks]",
+    "generator": "list(run(k) for k in ks)",
+    "after another": "[k for k in ks], [run(k) for k in ks], [k for k in ks]",
+    "nested": "for j in ks[:2]: [run(k + j) for k in ks[:2]]",
+}
+RUN = "jax.lax.scan(lambda c, _: (c * k, None), jnp.ones(WIDTH), length=3)"
+
+
+@counts_runs
+@pytest.mark.parametrize("loop", ONE_LINE.values(), ids=ONE_LINE)
+def test_a_loop_on_one_line(loop: str) -> None:
+    """Each round is a run of its line, in a module and in a function; what it repeats is found."""
+    line = loop.replace("run(ks.pop())", "run(k)").replace("while ks:", "while ks: k = ks.pop();")
+    line = line.replace("run(k + j)", RUN.replace("* k", "* k * j")).replace("run(k)", RUN)
+    names: dict[str, Any] = {"jax": jax, "jnp": jnp, "WIDTH": WIDTH}
+    for code in (f"ks = [1, 2, 3, 4]\n{line}\n", f"def f():\n ks = [1, 2, 3, 4]\n {line}\nf()\n"):
+        with lw.watch() as log:
+            exec(compile(code, "one_line.py", "exec"), names)  # noqa: S102  # ours
+        found = [each.explanation for each in log.events if each.name == "scan"]
+        assert [why.nearest for why in found if why is not None] == [None, 0, 0, 0]
 
 
 @counts_runs

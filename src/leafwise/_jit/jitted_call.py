@@ -5,16 +5,20 @@ import builtins
 import dis
 import functools
 import inspect
+import itertools
 import linecache
+import re
 import symtable
 import types
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from itertools import pairwise
 from typing import Any, Final
 
 import jax
 import numpy as np
 
+from leafwise._captures.places import defaults_of
 from leafwise._compare.fixes import once
 from leafwise._findings.reasons import Act, Fix
 from leafwise._findings.records import shortened
@@ -26,43 +30,162 @@ from leafwise._objects.source.call_site import (
     position_of,
     user_frame,
 )
+from leafwise._objects.source.code import names_of
+from leafwise._objects.source.names import chains_within, names_stored, value_of
+from leafwise._objects.stand_ins import MISSING
 
 
 def jit_once_fix(frame: types.FrameType | None) -> Fix:
-    """Return the fix that compiles the call a frame is making once, with code if possible."""
+    """Return the fix that compiles the call a frame is making once, with code if it is certain."""
     text, tree = ("", None) if frame is None else _call(frame)
     functions = [node.func for node in ast.walk(tree or ast.Pass()) if isinstance(node, ast.Call)]
     if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(map(_name, functions)):
         return Fix()
-    if frame is None or tree is None or not (parameters := ", ".join(_arguments(frame, tree))):
-        how = "if it has no side effects"
-        return Fix(f"put this call into a function, and `jax.jit` that once, {how}")
+    if frame is None or tree is None or not (arguments := _arguments(frame, tree)):
+        watch = "no side effects, reads nothing that changes, and uses no array in `if` or `range`"
+        return Fix(f"put this call into a function, and `jax.jit` that once, if it has {watch}")
     names = {id(value): name for name, value in (frame.f_globals | locals_of(frame)).items()}
     jit, before = "jax.jit", "import jax; "
     if id(jax) in names or id(jax.jit) in names:
         jit, before = names.get(id(jax.jit)) or f"{names[id(jax)]}.jit", ""
     jitted = f"jitted_{_name(tree.func) or 'call'}"
-    code, call = f"{before}{jitted} = {jit}(lambda {parameters}: {text})", f"{jitted}({parameters})"
+    text = text if [*arguments] == [*arguments.values()] else ast.unparse(tree)
+    code = f"{before}{jitted} = {jit}(lambda {', '.join(arguments)}: {text})"
+    call = f"{jitted}({', '.join(arguments.values())})"
     how = once(is_in_module=frame.f_code.co_name == "<module>")
     words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
     return Fix(words, Act.JIT_ONCE, (code, call))
 
 
-def _arguments(frame: types.FrameType, tree: ast.Call) -> list[str]:
-    """Return the arrays and floats in a call, if code elsewhere sees all other names in it."""
-    scope = frame.f_globals | locals_of(frame)
-    arguments: list[str] = []
-    for name in dict.fromkeys(_names(tree)):
-        value = scope.get(name, vars(builtins).get(name))
-        if _is_dynamic(value):
-            arguments.append(name)
-        elif not isinstance(value, types.ModuleType):
-            is_local = name not in frame.f_globals and not hasattr(builtins, name)
-            is_own = getattr(value, "__module__", None) == frame.f_globals.get("__name__")
-            is_hidden = is_local and (is_own or not hasattr(value, "__qualname__"))
-            if is_hidden or not callable(value):
-                return []  # it may change
-    return [] if frame.f_code.co_name == "<lambda>" else arguments
+def _arguments(frame: types.FrameType, tree: ast.Call) -> dict[str, str]:
+    """Return the arrays and floats in a call, by parameter; none if the code is not certain.
+
+    It is if a function of JAX traces all functions in the call, so that they need no values, and
+    these only compute. A call of NumPy stays outside: ``jitted_scan(x, np.sort(y))``.
+    """
+    variables, arguments = locals_of(frame), dict[str, str]()
+    scope = vars(builtins) | frame.f_globals
+    for at, node in enumerate(tree.args[:3]):  # of `_TRACING`, these are functions and operands
+        if isinstance(node, ast.Call) and _package(_value(node.func, scope)) == "numpy":
+            name = next((arg.id for arg in node.args if isinstance(arg, ast.Name)), "values")
+            arguments[name], tree.args[at] = ast.unparse(node), ast.Name(name)
+    names, file = _names(tree), frame.f_code.co_filename
+    bound = _bindings("".join(linecache.getlines(file)))
+    for name in names:
+        if _is_dynamic((scope | variables).get(name)):
+            arguments.setdefault(name, name)
+    if frame.f_code.co_name != "<module>":  # code elsewhere does not see its variables
+        scope = {name: value for name, value in scope.items() if name not in variables}
+    parts = [part for node in ast.iter_child_nodes(tree) for part in ast.walk(node)]
+    is_certain = (
+        frame.f_code.co_name != "<lambda>"
+        and _is_tracing(_value(tree.func, scope))
+        and all(names.count(name) == 1 for name, text in arguments.items() if name != text)
+        and all(_is_traceable(part, scope, arguments) for part in parts)
+        and all(
+            _stays(name, scope.get(name, MISSING), file, bound) for name in {*names} - {*arguments}
+        )
+    )
+    return arguments if is_certain else {}
+
+
+def _is_tracing(function: Any) -> bool:
+    """Return whether a function is one of JAX that traces those it is given."""
+    name = names_of(function)[1]
+    is_lax = getattr(jax.lax, name or "_", function) is function  # `jax.tree.map` traces nothing
+    return _package(function) in _JAX and name in _TRACING and is_lax
+
+
+def _is_traceable(node: ast.AST, scope: Mapping[str, Any], dynamic: Collection[str]) -> bool:
+    """Return whether a node of a call takes tracers: ``x[0] * 2``, not ``x[mask]`` or ``if``."""
+    if isinstance(node, ast.Call):
+        value, name = _value(node.func, scope), _name(node.func)
+        is_method = value is MISSING and isinstance(node.func, ast.Attribute) and name in _METHODS
+        # Traced so far with the values of the variables around it.
+        is_own = isinstance(value, types.FunctionType) and free_names(node).isdisjoint(dynamic)
+        return is_method or is_own or (_package(value) in _JAX and name not in _SIZING)
+    if isinstance(node, ast.Subscript):
+        return not any(isinstance(part, ast.Name) for part in ast.walk(node.slice))
+    is_test = isinstance(node, _TESTS) or (isinstance(node, ast.Compare) and len(node.ops) > 1)
+    return not is_test and (isinstance(node, _TRACEABLE) or not isinstance(node, ast.expr))
+
+
+def _stays(
+    name: str, value: Any, file: str, bound: Mapping[str, int], seen: tuple[Any, ...] = ()
+) -> bool:
+    """Return whether a name stays what it is, and only computes if it is a function."""
+    if isinstance(value, types.ModuleType) and value.__name__.partition(".")[0] in _JAX:
+        return True
+    is_builtin = vars(builtins).get(name, MISSING) is value
+    if bound[name] != (not is_builtin) or f"{name}." in bound:
+        return False
+    if not isinstance(value, types.FunctionType) or value.__code__.co_filename != file:
+        is_known = isinstance(value, jax.Array) or any(value is known for known in _COMPUTING)
+        return is_known or _package(value) in _JAX or _is_plain(value)
+    if value in seen or not _is_plain((*defaults_of(value).values(),)):
+        return value in seen
+    code = value.__code__
+    reads = {chain.name: value_of(chain._replace(steps=()), value) for chain in chains_within(code)}
+    names = reads.items()
+    is_pure = not any(map(names_stored, _codes_in(code)))
+    return is_pure and all(_stays(*pair, file, bound, (*seen, value)) for pair in names)
+
+
+def _codes_in(code: types.CodeType) -> list[types.CodeType]:
+    """Return a code object with those of all functions inside it."""
+    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    return [code, *itertools.chain.from_iterable(map(_codes_in, inner))]
+
+
+@functools.lru_cache(maxsize=16)
+def _bindings(source: str) -> Mapping[str, int]:
+    """Return how often a file binds each name, more than once in a loop; ``x.`` if it changes x."""
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:  # a cell with a magic
+        return Counter()
+    loops = [node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)]
+    bound = Counter[str]()
+    for node in itertools.chain.from_iterable(map(ast.walk, (tree, *loops))):
+        fields = vars(node)
+        if isinstance(fields.get("ctx"), ast.Store | ast.Del):
+            root = re.sub(r"\W.*", "", ast.unparse(node), flags=re.DOTALL)
+            bound[root if isinstance(node, ast.Name) else f"{root}."] += 1
+        elif isinstance(node, ast.Global | ast.Nonlocal):
+            bound.update(f"{name}." for name in node.names)
+        elif not isinstance(node, ast.keyword):  # imports, functions, parameters, patterns
+            names = filter(None, map(fields.get, ("asname", "name", "arg", "rest")))
+            bound.update(str(name).partition(".")[0] for name in itertools.islice(names, 1))
+    return bound
+
+
+def _value(node: ast.AST, scope: Mapping[str, Any]) -> Any:
+    """Return the value of a name, or of a name in a module, without running code."""
+    if isinstance(node, ast.Name):
+        return scope.get(node.id, MISSING)
+    module = _value(node.value, scope) if isinstance(node, ast.Attribute) else MISSING
+    is_module = isinstance(module, types.ModuleType)
+    return vars(module).get(getattr(node, "attr", ""), MISSING) if is_module else MISSING
+
+
+def _package(value: Any) -> str:
+    return names_of(value)[0].partition(".")[0]
+
+
+_JAX: Final = ("jax", "jaxlib")
+_TRACING: Final = frozenset(
+    {"scan", "while_loop", "fori_loop", "cond", "switch", "map", "minimize"}
+)
+"""The functions of JAX that trace those they are given, all before their fourth argument."""
+_TRACEABLE: Final = (
+    *(ast.Name, ast.Attribute, ast.Constant, ast.Tuple, ast.List, ast.Dict, ast.Slice),
+    *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.Lambda),
+)
+_TESTS: Final = (ast.Not, ast.In, ast.NotIn)
+_METHODS: Final = frozenset({"astype", "reshape", "ravel", "sum", "mean", "max", "min", "dot"})
+_SIZING: Final = frozenset({"arange", "nonzero", "repeat", "split", "unique"})
+"""Functions of `jax.numpy` that need the value of an argument."""
+_COMPUTING: Final = (len, zip, enumerate, range, tuple, list, dict, isinstance, abs, sum)
 
 
 def _name(function: ast.expr) -> str:

@@ -368,7 +368,7 @@ def _jit_once(source: FindingCode) -> Iterator[Replacement]:
     for _, call, reason in source.calls(Act.JIT_ONCE):
         definition, use = reason.fix.code
         jit: Any = ast.parse(definition.partition(" = ")[2], mode="eval").body
-        if ast.dump(jit.args[0].body) == ast.dump(call):
+        if ast.dump(jit.args[0].body.func) == ast.dump(call.func):
             yield from _named_before(source.code, call, jit, definition, use)
 
 

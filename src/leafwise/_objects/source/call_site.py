@@ -211,7 +211,7 @@ def run_of(frame: types.FrameType) -> int | None:
     _, runs = _counted.setdefault(id(code), (code, {}))
     if line not in runs:
         runs[line] = 0
-        events = _MONITORING.events.LINE
+        events = _MONITORING.events.LINE | _MONITORING.events.JUMP
         if line == code.co_firstlineno:  # a one-line function, which emits no line event
             events |= _MONITORING.events.PY_START
         _MONITORING.set_local_events(_tool, code, events)
@@ -238,11 +238,18 @@ def _take_tool() -> bool:
             _MONITORING.use_tool_id(_tool, "leafwise")
             _MONITORING.register_callback(_tool, _MONITORING.events.LINE, _on_line)
             _MONITORING.register_callback(_tool, _MONITORING.events.PY_START, _on_start)
+            _MONITORING.register_callback(_tool, _MONITORING.events.JUMP, _on_jump)
     return _tool is not None and _tool >= 0
 
 
 def _on_start(code: types.CodeType, _: int) -> Any:  # of a lambda, which emits no line event
     return _on_line(code, code.co_firstlineno)
+
+
+def _on_jump(code: types.CodeType, start: int, end: int) -> Any:
+    # A loop on one line, as a comprehension, emits no line event when it goes back.
+    line = sys._getframe(1).f_lineno  # noqa: SLF001
+    return _on_line(code, line) if end < start else _MONITORING.DISABLE
 
 
 def _on_line(code: types.CodeType, line: int) -> Any:
