@@ -65,7 +65,7 @@ def loop(call: str, change: str, values: str, *, is_in_function: bool) -> str:
     lines = [f"for k in {values}:", f"    {change}", f"    out.append(jax.tree.leaves({call}))"]
     head = f"{HEAD}def local(c, y): return c + y, None\n"
     if is_in_function:
-        names = "global scale, x, twice, np, counts"
+        names = "global scale, x, twice, np, counts" if " = " in change else ""
         return "\n    ".join([f"{head}def main():", names, *lines]) + "\nmain()\n"
     return "\n".join([f"{head}", *lines]) + "\n"
 
