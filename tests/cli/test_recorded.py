@@ -533,7 +533,7 @@ def test_what_a_user_can_do_through_a_package(explained: Explained) -> None:
         "put it and this call into a function of `omega`, and `jax.jit` that once, if it has no "
         "side effects"
     ]
-    assert batches["fixes"] == ["pad to one size, or drop the rest"]
+    assert batches["fixes"] == ["pad to one size if the call takes a mask, or drop the rest"]
 
     def fixed() -> None:
         jitted = jax.jit(solve)

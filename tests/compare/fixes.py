@@ -18,4 +18,5 @@ def alike(fix: str) -> str:
     """Return a fix without the names and the code of its program."""
     fix = fix.removesuffix(COUNTED).replace(", before the loop", "")
     names = r"`[^`]+`( of `[^`]+`)?((, | and | or )`[^`]+`( of `[^`]+`)?)*|\b[A-Z][a-z]\w+\b"
-    return re.sub(r"\b(lambda|partial)\b", "function", re.sub(names, "`...`", fix))
+    fix = re.sub(r"train\.py:\d+", "train.py", re.sub(names, "`...`", fix))
+    return re.sub(r"\b(lambda|partial)\b", "function", fix)

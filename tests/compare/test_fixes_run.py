@@ -3,6 +3,7 @@
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import pytest
@@ -31,7 +32,12 @@ def side(lines: str, mark: str, pieces: list[str]) -> str:
     return HEAD + code
 
 
-@pytest.mark.parametrize(("fix", "lines"), [pytest.param(*each, id=each[0]) for each in PROGRAMS])
+def row(fix: str, lines: str) -> Any:
+    """Return the row of a fix; flax takes seconds to import."""
+    return pytest.param(fix, lines, id=fix, marks=[pytest.mark.slow] * ("flax" in lines))
+
+
+@pytest.mark.parametrize(("fix", "lines"), [row(*each) for each in PROGRAMS])
 def test_a_fix(
     fix: str,
     lines: str,
@@ -64,8 +70,9 @@ def test_a_fix(
             package=package, say=lambda it: said.append(str(it))
         )
         report = report_on(script)
+        every = (*report.findings, *report.first)
         fixes = [
-            str(each) for finding in (*report.findings, *report.first) for each in finding.fixes()
+            str(each).replace(file, "train.py") for finding in every for each in finding.fixes()
         ]
         repeats = sum(len(finding.programs) for finding in report.findings)
         return capsys.readouterr().out, repr(error), repeats, [*fixes, *said]

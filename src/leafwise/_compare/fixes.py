@@ -25,7 +25,7 @@ from leafwise._objects.describe import describe
 from leafwise._objects.interrupts import or_default
 from leafwise._objects.methods import JITTED, BoundMethod
 from leafwise._objects.parts import kind_of
-from leafwise._objects.source.call_site import is_users_file
+from leafwise._objects.source.call_site import Site, is_users_file, short_file
 from leafwise._objects.source.code import is_installed_module
 from leafwise._objects.source.loops import Loop
 from leafwise._objects.stand_ins import MISSING, Verbatim
@@ -51,6 +51,8 @@ class StaticFacts(NamedTuple):
     leaves: int = 0
     reads: frozenset[str] | None = None
     made: str = ""
+    # Of a number: the fix that the code of its function shows, as it needs the value.
+    instead: Fix = Fix()
 
 
 class Side(NamedTuple):
@@ -119,9 +121,17 @@ def _structure(reason: Reason) -> Advice:
     return fix("use the same structure each time: the types of all nodes are part of the key")
 
 
+FIRST: Final = "first"
+"""The details of a shape that differs from that of the only earlier program."""
+
+
 def _shape(reason: Reason) -> Advice:
-    is_padded = len(reason.before) == len(reason.after)
-    return fix("pad to one shape, or a few", Act.PAD) if is_padded else Advice()
+    before, after = reason.before, reason.after
+    if len(before) != len(after):
+        return Advice()
+    is_first = reason.details == FIRST and before[1:] == after[1:] and before > after
+    rest = "; a smaller last batch can be dropped" * is_first
+    return Advice("", Fix("pad to one shape, and mask what is added{}", Act.PAD, names=(rest,)))
 
 
 def _aux_data(reason: Reason) -> Advice:
@@ -227,6 +237,8 @@ def _static(reason: Reason) -> Advice:
     if not reason.details.path and (reason.before is MISSING or reason.after is MISSING):
         return Advice("only one of the two calls has this static")
     advice, path = _differing(reason, reason.details, reason.path)
+    if reason.details.instead:
+        advice = advice._replace(fix=reason.details.instead)
     path = _with_names(reason.before, path)
     if not path:
         return advice
@@ -321,7 +333,7 @@ def _static_fix(one: Any, other: Any, model: tuple[str, ...] = ()) -> Advice:
         return Advice(change, Fix("pass values of the same type"))
     if is_a(other, int | float | complex) and not is_a(other, bool):
         model = model if is_a(other, float) else ()
-        words = "pass the same value each time, or make it dynamic, unless it sets a shape"
+        words = "pass the same value each time, or make it dynamic, if only arithmetic uses it"
         words += _NOT_TRAINED * len(model)
         return Advice("", Fix(words, Act.MAKE_DYNAMIC, names=model))
     return fix("pass the same value each time, or a few: each has its own program")
@@ -423,7 +435,8 @@ def fix_through_package(reason: Reason) -> Fix:
     before, after = reason.before, reason.after
     if reason.cause is Cause.SHAPE:
         is_batch = len(before) == len(after) and before[1:] == after[1:]
-        return Fix("pad to one size, or drop the rest", Act.PAD) if is_batch else Fix()
+        words = "pad to one size if the call takes a mask, or drop the rest"
+        return Fix(words, Act.PAD) if is_batch else Fix()
     if not are_recreated(before, after):  # else a partial would be taken apart
         _, before, after = first_difference(before, after)
     changes = changed_parts(before, after)
@@ -489,8 +502,18 @@ LAYER_LOOPS: Final = {
 
 
 def fix_of_constants(names: Sequence[str]) -> Fix:
-    which = " and ".join(f"`{name}`" for name in names[:2]) or "the arrays that it captures"
+    which = " and ".join(f"`{name}`" for name in names[:2]) or "them"
     return Fix(f"pass {which} as {'an argument' if len(names) == 1 else 'arguments'}")
+
+
+def fix_in_code(kept: tuple[str, Site] | None, needed: tuple[str, Site] | None = None) -> Fix:
+    """Return the fix for a call whose result a trace keeps, or for what needs a static's value."""
+    if (use := kept or needed) is None:
+        return Fix()
+    what, where = use[0], f"{short_file(use[1].file)}:{use[1].line}"
+    if use is needed:
+        return Fix(f"pass the same value each time, or a few: {what} at {where} needs its value")
+    return Fix(f"{what} runs once per trace, at {where}: pass what it returns as an argument")
 
 
 def once(*, is_in_module: bool) -> str:
@@ -543,7 +566,9 @@ class Cause(Enum):
     REDEFINED = fix("recreate the instances from the new class")
     STRUCTURE = member(_structure)
     ORDER = fix("insert in the same order: an OrderedDict's order is part of the structure")
-    LENGTH = fix("stack the elements in one array, or pad: the length is part of the structure")
+    LENGTH = fix(
+        "stack the elements in one array, or pad and mask: the length is part of the structure"
+    )
     KEYS = fix("use the same keys each time")
     CHILDREN = fix("use the same children each time")
     # Statics and captures.
@@ -555,9 +580,12 @@ class Cause(Enum):
     CAPTURE = fix("pass it as an argument, or make it a field of a pytree class")
     # Leaves.
     SHAPE = member(_shape)
-    BATCH = fix("pad to one size, or a few", Act.PAD)
+    BATCH = fix("pad to one size, and mask what is added", Act.PAD)
     AXES = fix("use the same axes each time")
-    RESIZED = fix("preallocate, or pad to one size, and `jax.jit` the function around it", Act.PAD)
+    RESIZED = fix(
+        "preallocate or pad to one size, mask what is added, and `jax.jit` the function around it",
+        Act.PAD,
+    )
     DTYPE = member(_dtype)
     RAW_KEY = fix(
         "create keys the same way: `jax.random.key` in every call, or `PRNGKey` in every call"

@@ -101,7 +101,7 @@ class Signature(RecordedTree):
             >>> print(signature(jnp.ones(4)).explain(signature(jnp.ones(3))))
             retrace: traced, lowered and compiled again
               args[0]: shape (3,) -> (4,)
-                fix: pad to one shape, or a few
+                fix: pad to one shape, and mask what is added
         """
         calls: list[Any] = [*(earlier if isinstance(earlier, Iterable) else [earlier])]
         for call in calls:

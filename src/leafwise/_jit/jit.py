@@ -438,7 +438,7 @@ def jit(
         >>> print(double.traces[-1].explanation)  # doctest: +SKIP
         retrace: traced, lowered and compiled again
           x: shape (3,) -> (4,)
-            fix: pad to one shape, or a few
+            fix: pad to one shape, and mask what is added
     """
     action, timeout = checked_action(on_stale, "leafwise.jit"), checked_timeout(same_everywhere)
     if fun is None:

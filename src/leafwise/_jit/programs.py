@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import heapq
 import inspect
+import math
 import types
 import weakref
 from collections import Counter, deque
@@ -12,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from leafwise._captures.places import PlaceKey
 from leafwise._captures.reads import Captured, Observation, Read, names_in, reachable
-from leafwise._compare.fixes import Cause, fix_through_package, sharded_first
+from leafwise._captures.uses import host_call, value_use
+from leafwise._compare.fixes import (
+    FIRST,
+    Cause,
+    fix_in_code,
+    fix_through_package,
+    sharded_first,
+)
 from leafwise._compare.signature import Signature, nearest
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
@@ -20,7 +28,7 @@ from leafwise._jax.context import new_number
 from leafwise._jax.events import ignore_events
 from leafwise._jax.stack import RunningCall, Work, is_inside_trace
 from leafwise._jit import storm
-from leafwise._jit.callee import Callee
+from leafwise._jit.callee import Callee, innermost, is_equinox
 from leafwise._jit.clears import CLEARS, reason_of_clear
 from leafwise._jit.jitted_call import made_at
 from leafwise._objects.attributes import compares_by_identity
@@ -212,23 +220,36 @@ class ProgramLog:
         shared = frozenset((reason.path, reason.kind) for reason in reasons)
         explanation = nearest(signatures, signature, placed=self.callee.placed, shared=shared)
         place = None if explanation.nearest is None else known[explanation.nearest]
-        named = tuple(map(self._with_names_read, explanation.reasons))
+        is_first = len(known) == 1
+        named = tuple(
+            self._with_code(reason, signature, is_first=is_first) for reason in explanation.reasons
+        )
         return Explanation(explanation.outcome, named, explanation.unsound, place)
 
-    def _with_names_read(self, reason: Reason) -> Reason:
-        """Return a static's reason with the names that its function reads, and where it is made."""
-        after = reason.after
+    def _with_code(self, reason: Reason, signature: Signature, *, is_first: bool) -> Reason:
+        """Return a reason with the facts from the function's code and the earlier programs."""
+        before, after = reason.before, reason.after
+        if reason.cause is Cause.SHAPE and is_first:
+            return reason._replace(details=FIRST)
+        is_static = reason.cause is Cause.STATIC
+        is_number = type(before) is type(after) in (int, float, complex) and abs(after) < math.inf
         is_object = compares_by_identity(type(after)) or is_a(after, types.MethodType)
-        if reason.cause is not Cause.STATIC or not (is_object and reason.path.isidentifier()):
+        if not (is_static and (is_number or (is_object and reason.path.isidentifier()))):
             return reason
+        facts: dict[str, Any]
         try:
-            function = functools.partial(self.callee.fun, **{reason.path: after})
-            runs = reachable(function)  # a user's functions
-            names = names_in(runs) if runs else None
+            function: Any = self.callee.fun
+            if is_number:
+                function = signature.leaf_records[0].value if is_equinox(function) else function
+                needed = value_use(innermost(function), reason.path)
+                facts = {"instead": fix_in_code(host_call(function), needed)}
+            else:
+                runs = reachable(functools.partial(function, **{reason.path: after}))  # a user's
+                facts = {"reads": names_in(runs) if runs else None}
+                facts["made"] = made_at(after, inspect.currentframe())
         except Exception:  # noqa: BLE001  # the user's own code
             return reason
-        made = made_at(after, inspect.currentframe())
-        return reason._replace(details=reason.details._replace(reads=names, made=made))
+        return reason._replace(details=reason.details._replace(**facts))
 
     def trace_for(self, signature: Signature, state: int | None = None) -> ProgramEntry | None:
         """Return the trace whose program answers a call; None if the call is traced."""

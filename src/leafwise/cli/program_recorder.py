@@ -21,7 +21,8 @@ from typing import Any, Final
 import jax
 
 from leafwise._captures.captures import Capture, captures
-from leafwise._compare.fixes import fix_of_constants
+from leafwise._captures.uses import host_call
+from leafwise._compare.fixes import fix_in_code, fix_of_constants
 from leafwise._findings.first_compiles import LEAST
 from leafwise._findings.json import to_json
 from leafwise._findings.records import (
@@ -183,6 +184,9 @@ def _describe(operations: Operations, event: Event, record: EventRecord) -> Firs
             large = [capture for capture in captured if capture.nbytes >= LARGE_BYTES]
             origin.site = _site_of(large) or origin.site or record.site
             origin.fix = fix_of_constants([capture.name for capture in large])
+            use = None if large or event.fun is None else host_call(event.fun)
+            if use is not None and SiteRecord.of(use.site) == origin.site:
+                origin.fix = fix_in_code(use)
     return first
 
 

@@ -4,6 +4,7 @@ A record is made during the event, and holds text and numbers only, so that no o
 script is kept alive. `leafwise.cli.recorded` reads the records.
 """
 
+import ast
 import atexit
 import contextlib
 import dataclasses
@@ -44,8 +45,10 @@ from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
 from leafwise._jit.watch import unwrapped
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.source.call_site import (
     Site,
+    defined_by,
     inner_frame,
     is_users_file,
     position_of,
@@ -319,14 +322,19 @@ class Recorder(CaptureChecks):
             if not changes:
                 recreated = "transformed again"
                 make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
-                advice = Advice("`jax.jit(...)` creates a new function each time", make_once)
+                wrapper = _wrapper_of(code) or "jax.jit"
+                advice = Advice(f"`{wrapper}(...)` creates a new function each time", make_once)
         elif "<" not in code.co_qualname and not (owner or is_method):
             recreated = "defined again"
             define_once = Fix("run its definition once", Act.DEFINE_ONCE)
             where = " in this cell" if _is_in_cell(code) else ""
             advice = Advice(f"defined again{where}, with the same code", define_once)
         elif not changes and advice.fix.act is Act.DEFINE_ONCE:
-            define_once = Fix(f"define it, and call `jax.jit`, {how}", Act.DEFINE_ONCE)
+            wrapper = _wrapper_of(code)
+            words = (
+                f"define it, and call `{wrapper}`, {how}" if wrapper else f"define and jit it {how}"
+            )
+            define_once = Fix(words, Act.DEFINE_ONCE)
             advice = advice._replace(fix=define_once)
         if not (is_same or is_users_file(code.co_filename)):  # the user cannot change it
             advice = Advice(f"a method of another `{owner}`" if owner else advice.change)
@@ -348,6 +356,30 @@ class Recorder(CaptureChecks):
             if (key := (owner, *texts)) not in self._written:
                 self._written.add(key)
                 self._write(stale=to_json(StaleCaptureRecord(*texts)), owner=owner)
+
+
+@or_default("")  # a source that cannot be read
+def _wrapper_of(code: types.CodeType) -> str:
+    """Return the `jit` around a function, as its source spells it: ``nnx.jit``; "" if not seen."""
+    tree, function = defined_by(code, code.co_filename)
+    jits = set(map(ast.unparse, filter(_is_jit, getattr(function, "decorator_list", ()))))
+    for call in ast.walk(tree) if not jits else ():
+        if isinstance(call, ast.Call) and _is_jit(call.func):
+            parts = [part for argument in call.args for part in ast.walk(argument)]
+            if function in parts or code.co_name in (getattr(part, "id", "") for part in parts):
+                jits.add(ast.unparse(call.func))
+    return jits.pop() if len(jits) == 1 else ""
+
+
+def _is_jit(node: Any) -> bool:
+    if isinstance(node, ast.Call):  # `partial(jax.jit, static_argnums=1)`, `nnx.jit(donate=0)`
+        inner = node.args[:1] if _name_in(node.func) == "partial" else [node.func]
+        return any(map(_is_jit, inner)) and (inner != [node.func] or not node.args)
+    return _name_in(node).endswith("jit")
+
+
+def _name_in(node: Any) -> str:
+    return str(getattr(node, "attr", getattr(node, "id", "")))
 
 
 def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:

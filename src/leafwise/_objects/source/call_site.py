@@ -28,6 +28,21 @@ def tree_of(file: str) -> ast.Module:
     return ast.parse("".join(linecache.getlines(file)))
 
 
+@functools.lru_cache(maxsize=64)
+def defined_by(code: types.CodeType, file: str) -> tuple[ast.Module, Any]:
+    """Return the AST of a file, and the only `def` or lambda in it that code can be from.
+
+    Equal code may be in two files.
+    """
+    tree, found = tree_of(file), list[Any]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            first = [*getattr(node, "decorator_list", ()), node][0]
+            known = getattr(node, "name", "<lambda>"), first.lineno
+            found += [node] if known == (code.co_name, code.co_firstlineno) else []
+    return tree, found[0] if len(found) == 1 else None
+
+
 class Site(NamedTuple):
     """A line of code.
 
