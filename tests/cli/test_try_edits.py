@@ -445,7 +445,7 @@ def test_an_edit(case: str, explained: Explained, tmp_path: Path) -> None:
     files = applied(edit for _, several in found for edit in several)
     assert [data.decode() for data in files.values()] == [new]
     changed = [line for line in case.splitlines() if line[0] != " "]
-    assert sorted(each for each in shown(files) if each[0] != " ") == sorted(changed)
+    assert sorted(each for each in shown(files, {}) if each[0] != " ") == sorted(changed)
     left, printed_again = edits_of(explained, tmp_path, new)
     assert retraces(left) < retraces(found)
     assert printed_again == printed

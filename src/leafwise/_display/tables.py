@@ -3,7 +3,7 @@
 import io
 import textwrap
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -68,13 +68,16 @@ def _print_number(left: list[Finding], name: str, console: Console) -> None:
         console.print()
 
 
-FRAGMENT: Final = '<pre style="line-height:normal;white-space:pre-wrap">{code}</pre>'
+FRAGMENT: Final = (
+    '<pre style="font-family:monospace;line-height:normal;white-space:pre-wrap">{code}</pre>'
+)
 """The HTML element for a notebook."""
 
 
 def html_page(report: Report, form: str | None = None) -> str:
     """Return the report as a self-contained HTML page, or in another `form`, as `FRAGMENT`."""
-    console = Console(record=True, file=io.StringIO(), width=100, force_terminal=True)
+    facts: Any = {"force_terminal": True, "force_jupyter": False}  # which would display each line
+    console = Console(record=True, file=io.StringIO(), width=100, **facts)
     print_report(report, console)
     return console.export_html(inline_styles=True, code_format=form)
 
@@ -131,6 +134,10 @@ def _closing_lines(report: Report) -> Iterator[str]:
     yield _summary(report)
     if report.recorded:
         yield f"records of {count(report.recorded, 'process', 'processes')}"
+    if (expected := report.expected) is not None:
+        lines, were = len(expected.lines), "was" if expected.repeats == 1 else "were"
+        what = f"{count(expected.repeats, 'repeat')} at {count(lines, 'line')} {were}"
+        yield f"{what} marked `# leafwise: expected`, {duration(expected.seconds)}"
     yield from cache_off_lines(report)
     together = report.together
     if together is not None:
@@ -227,6 +234,7 @@ def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
         yield f"{described(path, reason.kind, change)}{more}"
     if len(reasons) > _MOST_LINES:
         yield f"and {count(len(reasons) - _MOST_LINES, 'more reason')}"
+    yield from filter(None, [cut(finding.also, _LONGEST)])
 
 
 def _shorten_place(text: str) -> str:
@@ -276,7 +284,8 @@ def annotations_of(report: Report) -> str:
     for finding in (*report.findings, *report.first[:MOST_FIRST]):
         title = finding.headline
         reasons = [described(why.path, why.kind, why.change) for why, _ in finding.reasons()]
-        text = "\n".join((*reasons, *(f"fix: {fix}" for fix in finding.fixes()))) or title
+        fixes = [f"fix: {fix}" for fix in finding.fixes()]
+        text = "\n".join(filter(None, (*reasons, finding.also, *fixes))) or title
         where = (finding.site.file, finding.site.line) if finding.site else ("", 0)
         lines.append(annotation("warning", text, title, *where))
     calls = [(*call, "an old value was used") for call in stale_calls(report.captures)]

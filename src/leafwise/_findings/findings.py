@@ -1,5 +1,6 @@
 """Repeated JAX work, as a finding for each line and cause; totals for each function."""
 
+import copy
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -8,6 +9,7 @@ from typing import Any, Final
 from leafwise._findings.reasons import Act, Fix, Reason, ReasonKind, grouped
 from leafwise._findings.records import (
     EventRecord,
+    ExpectedRecord,
     FunctionRecord,
     Seconds,
     SiteRecord,
@@ -33,6 +35,18 @@ class ProgramEvents:
         is_intended = any(reason.fix.act is Act.NOTHING for reason in self.reasons)
         was_made = not self.first.inner and why is not None and why.nearest is not None
         self.is_repeat = was_made and not is_intended
+        self.causes: list[Any] = list(map(_cause, self.reasons))
+        self.seconds = busy(events)
+
+    def limited_to(self, causes: set[Any]) -> "ProgramEvents":
+        """Return it with the reasons of some causes."""
+        limited = copy.copy(self)
+        limited.reasons = [reason for reason in self.reasons if _cause(reason) in causes]
+        return limited
+
+
+def _cause(reason: Reason) -> tuple[str, ReasonKind]:
+    return reason.path, reason.kind
 
 
 _COMPILES: Final = ("compile", "cache hit")
@@ -69,11 +83,13 @@ class Finding:
         every: list[ProgramEvents] | None = None,  # of a line outside them, repeats or not
     ) -> None:
         self.site, self.programs, self.every = site, programs, every or []
+        # The findings of the other causes that its programs have; these are to be fixed first.
+        self.needed: list[Finding] = []
         self.is_outside = every is not None
         self.tried: TriedRecord | None = None
         self.text = site.text.strip() if site else ""
         self.events = [event for program in programs for event in program.events]
-        self.seconds = busy(self.events)
+        self.seconds = self.weight = busy(self.events)
         self.retraces = sum(event.kind == "trace" for event in self.events)
         self.recompiles = sum(event.kind in _COMPILES for event in self.events)
         # The names of the processes, if several were recorded.
@@ -162,6 +178,13 @@ class Finding:
             unlike.setdefault(fix.alike, fix)
         return list(unlike.values())
 
+    @property
+    def also(self) -> str:
+        """What else has to be fixed, in words; empty if nothing has."""
+        reasons = [reason for finding in self.needed for reason, _ in finding.reasons()]
+        names = [f"{reason.path} ({reason.kind})" for reason in reasons]
+        return f"and {paths_of(names)}: fix that first" if names else ""
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain values, which `json.dumps` takes."""
         return {
@@ -170,6 +193,7 @@ class Finding:
             "via": self.via,
             "functions": self.names,
             **self._measures(),
+            **({"also": self.also} if self.needed else {}),
             "fixes": list(map(str, self.fixes())),
             "processes": self.processes,
             **({} if self.tried is None else {"tried": dataclasses.asdict(self.tried)}),
@@ -207,31 +231,77 @@ _ROLES: Final = {
 }
 
 
-def findings(events: list[EventRecord], *, small: bool = False) -> list[Finding]:
-    """Return the findings on repeats, the longest first, or only those too `small` to report."""
-    again: dict[Any, list[ProgramEvents]] = {}  # by line and cause
+def findings(
+    events: list[EventRecord], *, small: bool = False, expected: bool = False
+) -> list[Finding]:
+    """Return the findings on repeats, the longest first, or only those too `small` to report.
+
+    With `expected`, those at lines marked ``# leafwise: expected``.
+    """
+    again: dict[Any, list[ProgramEvents]] = {}  # by line, function and role
+    whole: dict[Any, list[ProgramEvents]] = {}  # by line, with one cause
     outside: dict[SiteRecord | None, list[ProgramEvents]] = {}
     recreated: dict[Any, list[ProgramEvents]] = {}
     forward: dict[Any, Any] = {}
     for program in programs_of(events):
         first, line = program.first, program.first.site
+        if bool(first.expected) is not expected:
+            continue
         if (culprit := program.explained.culprit) is not None:
-            again.setdefault((culprit, "culprit"), []).append(program)
+            whole.setdefault((culprit, "culprit"), []).append(program)
         elif first.eager:
             outside.setdefault(line, []).append(program)
         elif program.is_repeat:
-            again.setdefault(_line_and_cause(program, forward), []).append(program)
+            again.setdefault(_line_and_role(program, forward), []).append(program)
         elif program.explained.recreated:
             recreated.setdefault((line, program.identity, first.process), []).append(program)
     for (line, identity, _), programs in recreated.items():
         # A function that is jitted for two objects is not recreated again and again.
         if len(programs) > 1 or programs[0].explained.recreated != "new":
-            again.setdefault((line, identity, "recreated"), []).extend(programs)
-    every = [Finding(line, programs) for (line, *_), programs in again.items()]
+            whole.setdefault((line, identity), []).extend(programs)
+    every = [Finding(line, programs) for (line, _), programs in whole.items()]
+    every += [row for (line, *_), programs in again.items() for row in _by_cause(line, programs)]
     every += _sizes_joined(outside)
     least = min(_SMALL, _SMALL * busy(events))
-    shown = [row for row in every if row.programs and (row.seconds < least) is small]
-    return sorted(shown, key=lambda finding: -finding.seconds)
+    shown = [row for row in every if row.programs and (row.weight < least) is small]
+    return sorted(shown, key=lambda finding: -finding.weight)
+
+
+def _by_cause(site: SiteRecord | None, programs: list[ProgramEvents]) -> list[Finding]:
+    """Return a finding for each cause: fixed in this order, each saves what it shows.
+
+    JAX repeats a program until all its causes are fixed, so it counts for the last of them.
+    """
+    numbers: dict[Any, list[int]] = {}
+    for number, program in enumerate(programs):
+        for cause in dict.fromkeys(program.causes):
+            numbers.setdefault(cause, []).append(number)
+    joint = {cause: tuple(several) for cause, several in numbers.items()}  # those alike are one
+    left = [(frozenset(map(joint.__getitem__, each.causes)), each) for each in programs]
+    rows: list[tuple[frozenset[Any], Finding]] = []
+    while left:
+        groups = grouped(left, lambda pair: pair[0])
+        spent = {causes: -sum(each.seconds for _, each in groups[causes]) for causes in groups}
+        chosen = min(groups, key=lambda causes: (len(causes), spent[causes]))
+        several = [program for _, program in groups[chosen]]
+        every = {joint[cause] for program in several for cause in program.causes}
+        own = {cause for cause, alike in joint.items() if alike in chosen}
+        finding = Finding(site, [program.limited_to(own) for program in several])
+        finding.needed = [earlier for causes, earlier in rows if not causes.isdisjoint(every)]
+        rows.append((chosen, finding))
+        left = [(causes - chosen, program) for causes, program in left if causes != chosen]
+    for _, finding in reversed(rows):
+        for earlier in finding.needed:
+            earlier.weight = max(earlier.weight, finding.weight)
+    return [finding for _, finding in rows]
+
+
+def expected_repeats(events: list[EventRecord]) -> ExpectedRecord | None:
+    """Return how much was repeated at lines that are marked as expected, if anything was."""
+    rows = [row for small in (False, True) for row in findings(events, small=small, expected=True)]
+    programs = [program for row in rows for program in row.programs]
+    lines = list(dict.fromkeys(program.first.expected for program in programs))
+    return ExpectedRecord(len(programs), lines, seconds_of(rows)) if rows else None
 
 
 def _sizes_joined(outside: dict[SiteRecord | None, list[ProgramEvents]]) -> Iterator[Finding]:
@@ -259,16 +329,16 @@ _SMALL: Final = 1e-3
 """Repeats below a millisecond, and below this share of JAX's time, are too small to report."""
 
 
-def _line_and_cause(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
-    """Return the key that the programs of one finding share: line, function, role and causes."""
+def _line_and_role(program: ProgramEvents, forward: dict[Any, Any]) -> Any:
+    """Return the key that the programs of one finding share, but for the causes."""
     first = program.first
     function = first.site, first.name, first.defined
-    causes = tuple((reason.path, reason.kind) for reason in program.reasons)
-    key = *function, first.role, causes
-    if first.role.endswith("backward") and not causes:  # it has the cause of its forward pass
-        return forward.get(function, key)
+    key = *function, first.role
+    if first.role.endswith("backward") and not program.causes:
+        # It has the cause of its forward pass.
+        key, program.causes = forward.get(function, (key, program.causes))
     if first.role.endswith("forward"):
-        forward[function] = key
+        forward[function] = key, program.causes
     return key
 
 

@@ -105,7 +105,7 @@ def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
                 if origin.fix or spent >= _LEAST_PLAIN or last.unfinished:
                     key = origin.site, origin.via, origin.kind
                     groups.setdefault(key, ([], origins))[0].append(program)
-        elif first.eager and program.is_compiled and id(first) not in known:
+        elif not (id(first) in known or first.expected) and first.eager and program.is_compiled:
             outside.setdefault((first.site, program.explained.run), []).append(program)
     every = [FirstFinding(site, *several) for (site, *_), several in groups.items()]
     for (site, _), programs in outside.items():  # many small ones, for which one would be faster

@@ -173,6 +173,7 @@ class EventRecord:
     # The lines of user code that call one that JAX compiles for new sizes, outside `jit`.
     callers: list[SiteRecord] = dataclasses.field(default_factory=list[SiteRecord])
     earlier: Place = ""  # of the call that this one is compared with, if it is another line
+    expected: Place = ""  # the line that marks it as expected
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -209,6 +210,15 @@ class AuditRecord:
     calls: int
     seconds: float
     found: list[WrongRecord]
+
+
+@dataclasses.dataclass
+class ExpectedRecord:
+    """The repeats at lines marked ``# leafwise: expected``, which are not findings."""
+
+    repeats: int
+    lines: list[Place]
+    seconds: float
 
 
 @dataclasses.dataclass

@@ -10,6 +10,7 @@ from leafwise._findings.records import (
     AuditRecord,
     CapturesRecord,
     EventRecord,
+    ExpectedRecord,
     FunctionRecord,
     ProcessRecord,
     ProgramRecord,
@@ -47,6 +48,7 @@ class Report:
     events: list[EventRecord]
     warnings: list[str]
     findings: list[Finding]
+    expected: ExpectedRecord | None = None
     first: list[FirstFinding] = dataclasses.field(default_factory=list[FirstFinding])
     # What JAX did not expose, each with what the report lacks because of it.
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
@@ -70,7 +72,8 @@ def once_each(report: Report) -> list[tuple[str, int, float]]:
     lines: dict[str, list[ProgramEvents]] = {}
     for program in programs_of(report.events):
         at = program.first.site, program.first.name
-        is_plain = program.is_compiled and program.explained.culprit is None
+        of_others = program.explained.culprit or program.first.expected
+        is_plain = program.is_compiled and not of_others
         if program.first.eager and is_plain and at not in known:
             lines.setdefault(place(program.first.site), []).append(program)
     rows = [

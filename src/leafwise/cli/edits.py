@@ -502,15 +502,16 @@ def diff(files: Mapping[Code, bytes]) -> bytes:
     return b"".join(line if line.endswith(b"\n") else line + last for line in lines)
 
 
-def shown(files: Mapping[Code, bytes]) -> list[str]:
+def shown(files: Mapping[Code, bytes], before: Mapping[Code, bytes]) -> list[str]:
     """Return the changed lines of files, with the lines between them."""
     lines: list[str] = []
     for code, text in files.items():
-        old, new = (data.decode().replace("\r", "").split("\n") for data in (code.text, text))
-        _, _, *changes = difflib.unified_diff(old, new, n=1)
+        texts = before.get(code, code.text), text
+        old, new = (data.decode().replace("\r", "").split("\n") for data in texts)
+        changes = list(difflib.unified_diff(old, new, n=1))[2:]
         lines += [f"{line[0]} {line[1:]}" for line in changes if not line.startswith("@@")]
     changed = [number for number, line in enumerate(lines) if line[0] != " "]
-    return lines[changed[0] : changed[-1] + 1]
+    return lines[changed[0] : changed[-1] + 1] if changed else []
 
 
 def uncommitted(files: Iterable[str]) -> str:

@@ -41,23 +41,29 @@ class Explainer:
 
     def explain(self, line: str, cell: str | None = None) -> None:
         """Run a cell, or the rest of a line, and print what JAX traced and compiled, and why."""
+        from IPython.core.error import UsageError  # noqa: PLC0415
         from rich.console import Console  # noqa: PLC0415
 
         from leafwise._display import tables  # noqa: PLC0415
 
-        if cell is not None and line.strip():
-            raise ValueError(f"%%explain takes no arguments, got {line.strip()!r}")
+        if cell is not None and (options := line.strip()):
+            way = f"`leafwise explain {options} NOTEBOOK.ipynb` does"
+            raise UsageError(f"%%explain takes no arguments: {way}")
         number = len(self.shell.user_ns["In"]) - 1
         names: dict[str, int] = getattr(self.shell.compile, "_filename_map", {})
         known = set(names)
         self.recorder.forget()
         self.records, began = [], time.time()
+        # A line in place of the magic's, which keeps the line numbers of the cell.
+        code = line if cell is None else f"# %%explain\n{cell}"
+        interactivity, hook = self.shell.ast_node_interactivity, self.shell.displayhook
         try:
-            # A line in place of the magic's, which keeps the line numbers of the cell.
-            code = line if cell is None else f"# %%explain\n{cell}"
+            if hook.semicolon_at_end_of_expression(code):
+                self.shell.ast_node_interactivity = "none"
             result = self.shell.run_cell(code, store_history=False)
         finally:
             records, self.records = self.records, None
+            self.shell.ast_node_interactivity = interactivity
         # IPython gives code that a magic runs the number of the next cell.
         names.update(dict.fromkeys(set(names) - known, number))
         process = Process(0, from_json(list[Record], records))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, TypedDict, cast
 
 import leafwise_explain
-from leafwise._findings.findings import findings, functions_of
+from leafwise._findings.findings import expected_repeats, findings, functions_of
 from leafwise._findings.first_compiles import first_findings
 from leafwise._findings.json import RecordError, from_json
 from leafwise._findings.records import (
@@ -135,6 +135,7 @@ def make_report(
             for text in process.every("fault")
         ],
         findings=findings(events),
+        expected=expected_repeats(events),
         first=first_findings(events),
         left_out={name: part for record in lost for name, part in record.items()},
         audit=_audit(processes),

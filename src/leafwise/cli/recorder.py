@@ -56,6 +56,7 @@ from leafwise._objects.source.call_site import (
     site_of,
     user_frame,
 )
+from leafwise._objects.source.loops import marked_line
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.account import WeakId
 from leafwise.cli.program_recorder import ProgramRecorder, writing_faults
@@ -244,6 +245,7 @@ class Recorder(CaptureChecks):
             culprit=culprit,
             callers=list(_callers(frame)) if is_eager and is_repeat else [],
             earlier=line_of(earlier),
+            expected=_expected(frame),
         )
 
     def _culprit(self, why: Explanation, site: Site | None) -> SiteRecord | None:
@@ -386,6 +388,17 @@ def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:
     while frame is not None and (frame := user_frame(frame.f_back)) is not None:
         if (record := SiteRecord.of(site_of(frame))) is not None:
             yield record
+
+
+def _expected(frame: types.FrameType | None) -> str:
+    """Return the line that marks what a call leads to as expected, or an empty string."""
+    while frame is not None and (frame := user_frame(frame)) is not None:
+        file = frame.f_code.co_filename
+        start, _, end, _ = position_of(frame) or [frame.f_lineno] * 4
+        if line := marked_line(file, start, end):
+            return f"{file}:{line}"
+        frame = frame.f_back
+    return ""
 
 
 def _is_in_cell(code: types.CodeType) -> bool:

@@ -4,6 +4,7 @@ import argparse
 import ast
 import contextlib
 import functools
+import itertools
 import math
 import os
 import re
@@ -14,7 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple
 
 from leafwise._findings.findings import Finding, busy, findings, seconds_of
 from leafwise._findings.first_compiles import MOST_FIRST, FirstFinding
@@ -40,7 +41,14 @@ _LONGEST: Final = 3
 """An edit fails if the script takes this many times as long; the check may take twice more."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM", "SIGHUP", "SIGQUIT")
-_Edited: TypeAlias = tuple[list[Replacement], list[Finding]]
+
+
+class _Edited(NamedTuple):
+    """The edits for some findings, and those of other findings that they need."""
+
+    edits: list[Replacement]
+    findings: list[Finding]
+    needed: list[Replacement]
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
@@ -107,11 +115,12 @@ class Trials:
         with warnings.catch_warnings(action="ignore"):  # the first run has shown them
             every: dict[Any, _Edited] = {}
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
-                edits = [] if self._varies(finding) else edits_for(finding, self._script.name)
-                every.setdefault(frozenset(applied(edits).items()), (edits, []))[1].append(finding)
-        without = every.pop(frozenset(), ([], []))
+                edits, needed = self._edits(finding)
+                key = frozenset(applied(edits).items())
+                every.setdefault(key, _Edited(edits, [], needed)).findings.append(finding)
+        without = every.pop(frozenset(), _Edited([], [], []))
         chosen, beyond = list(every.values())[:most], list(every.values())[most:]
-        self.report.untried = sum(len(findings) for _, findings in (without, *beyond))
+        self.report.untried = sum(len(edited.findings) for edited in (without, *beyond))
         variables = cache_variables(self.report)
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
@@ -122,7 +131,7 @@ class Trials:
         with contextlib.suppress(KeyboardInterrupt):
             for edited in chosen:
                 tried, report = self._tried(edited)
-                for finding in edited[1]:
+                for finding in edited.findings:
                     finding.tried = tried
                 if tried.verdict in CONFIRMED:
                     confirmed.append(([edited], tried, report))
@@ -140,11 +149,21 @@ class Trials:
         kept, tried, report = confirmed[0]
         known = list(map(_cause, self.report.findings))
         left = [finding for finding in report.findings if _cause(finding) not in known]
-        counts = sum(len(findings) for _, findings in kept), tried.before, tried.after
+        counts = sum(len(edited.findings) for edited in kept), tried.before, tried.after
         self.report.together = TogetherRecord(*counts, tried.seconds, left, tried.verdict)
         if writes and tried.verdict not in COMPARED:
             return {}
-        return applied(edit for edits, _ in kept for edit in edits)
+        return applied(edit for edited in kept for edit in edited.edits)
+
+    def _edits(self, finding: Finding) -> tuple[list[Replacement], list[Replacement]]:
+        """Return all edits that end a finding's repeats, and those of the findings it needs."""
+        every = [
+            [] if self._varies(part) else edits_for(part, self._script.name)
+            for part in (*finding.needed, finding)
+        ]
+        *needed, own = every if all(every) else [[]]
+        before = list(itertools.chain(*needed))
+        return [*before, *own], before
 
     def _varies(self, finding: Finding) -> bool:
         """Return whether functions to be moved had other programs for equal arguments."""
@@ -165,9 +184,10 @@ class Trials:
 
     def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
         """Run the script with the edits of some findings, and compare it with the first run."""
-        files = applied(edit for edits, _ in every for edit in edits)
+        files = applied(edit for edited in every for edit in edited.edits)
+        before = applied(edit for edited in every for edit in edited.needed)
         report, printed = self._try(files)
-        tried = [finding for _, several in every for finding in several]
+        tried = [finding for edited in every for finding in edited.findings]
         seconds = report.seconds - (0.0 if report.audit is None else report.audit.seconds)
         is_same, wrong = printed == self.printed, self._wrong(report)
         if seconds > _LONGEST * self.report.seconds:
@@ -193,7 +213,7 @@ class Trials:
         quicker = max(0.0, busy(self.report.events) - busy(report.events))
         saved = min(quicker, seconds_of([*self.report.findings, *tried]))
         counts = _again(self.report), _again(report)
-        return TriedRecord(verdict, shown(files), *counts, saved, seconds, wrong), report
+        return TriedRecord(verdict, shown(files, before), *counts, saved, seconds, wrong), report
 
     def _wrong(self, report: Report) -> list[WrongRecord]:
         """Return the answers for old values that the runs without edits do not give."""

@@ -7,11 +7,16 @@ are not detected.
 
 import ast
 import bisect
+import contextlib
 import functools
+import itertools
 import linecache
 import re
+import tokenize
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
+
+from leafwise._objects.locks import cached_property
 
 _MAPPING: Final = re.compile(r"(.*\.)?tree[_.]map(_with_path)?|map|(functools\.)?reduce")
 _UNROLL: Final = "unroll"
@@ -50,6 +55,27 @@ class _Source:
         self._margins = [line for line, text in enumerate(lines, 1) if re.match(r"[@\w]", text)]
         self.around = functools.cache(self._around)
         self._loops = functools.cache(self._loops_of)
+
+    @cached_property
+    def marks(self) -> Sequence[tuple[int, int, int]]:
+        """The first and last line of what a line marks as expected, and that line."""
+        if not any(map(_EXPECTED.search, self.lines)):
+            return []
+        marked: list[int] = []
+        nodes: list[ast.AST] = []
+        with contextlib.suppress(SyntaxError, ValueError, tokenize.TokenError):
+            for token in tokenize.generate_tokens(iter(self.lines).__next__):
+                if token.type == tokenize.COMMENT and _EXPECTED.match(token.string):
+                    marked += [token.start[0]] if token.line[: token.start[1]].strip() else []
+            nodes += ast.walk(ast.parse("".join(self.lines)))
+        blocks = [node for node in nodes if isinstance(node, _BLOCKS)]
+        marks = [(line, line, line) for line in marked]
+        marks += [
+            (block.lineno, block.end_lineno or 0, line)
+            for block, line in itertools.product(blocks, marked)
+            if block.lineno <= line < block.body[0].lineno
+        ]
+        return marks
 
     def _around(self, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
         bodies, callers = self._loops(*self._block(line)) or self._loops(1, None) or ([], {})
@@ -111,6 +137,9 @@ class _Source:
         return ""
 
 
+_EXPECTED: Final = re.compile(r"#.*\bleafwise: expected\s*$")
+_BLOCKS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith)
+
 _sources: Final[dict[str, _Source]] = {}
 """The sources by file name: each holds for the list of lines that `linecache` has now."""
 
@@ -120,10 +149,23 @@ def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[
 
     With `calls`, the expression itself counts if it is a call that runs a loop.
     """
+    return _source_of(file).around(line, column, calls=calls)
+
+
+def marked_line(file: str, start: int, end: int) -> int:
+    """Return the line that marks a call as expected, by a comment at its end; 0 if none does.
+
+    That is a line of the call, or of a ``for``, ``while`` or ``with`` statement around it.
+    """
+    marks = _source_of(file).marks
+    return next((line for first, last, line in marks if first <= end and start <= last), 0)
+
+
+def _source_of(file: str) -> _Source:
     lines, source = linecache.getlines(file), _sources.get(file)
     if source is None or source.lines is not lines:
         source = _sources[file] = _Source(file, lines)
-    return source.around(line, column, calls=calls)
+    return source
 
 
 def _repeated(
