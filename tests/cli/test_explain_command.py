@@ -378,7 +378,9 @@ from traitlets.config import Config
 config = Config()
 config.HistoryManager.enabled = False
 config.InteractiveShell.colors = "nocolor"
-shell = InteractiveShell.instance(config=config)
+class ZMQInteractiveShell(InteractiveShell):  # the name by which rich knows Jupyter
+    pass
+shell = ZMQInteractiveShell.instance(config=config)
 for cell in (
     "import jax, jax.numpy as jnp\\noriginal = jax.jit",
     "%load_ext leafwise\\n@jax.jit\\ndef step(x):\\n    return x * 2\\nstep(0)",
@@ -386,9 +388,12 @@ for cell in (
     "print('defined', y)",
     "%%explain\\nstep(4)",
     "%explain step(jnp.ones(41))\\nprint('next')",
-    "from IPython.utils.capture import capture_output\\nmagic = get_ipython().run_line_magic",
-    "with capture_output() as c:\\n    magic('explain', 'step(jnp.ones(43))')",
+    "%%explain --captures\\nstep(3)",
+    "from IPython.utils.capture import capture_output\\nmagic = get_ipython().run_cell_magic",
+    "with capture_output() as c:\\n    magic('explain', '', 'step(jnp.ones(43));')",
+    "with capture_output() as d:\\n    magic('explain', '', 'step(jnp.ones(44))')",
     "print('html' if '<pre' in c.outputs[-1].data['text/html'] else 'text')",
+    "print(len(c.outputs), len(d.outputs), 'Out[' in c.stdout, 'Out[' in d.stdout)",
     "%unload_ext leafwise\\nprint(jax.jit is original)",
 ):
     shell.run_cell(cell, store_history=True)
@@ -398,7 +403,7 @@ for cell in (
 @pytest.mark.nightly
 @pytest.mark.skipif(not IPYTHON, reason="needs IPython")
 def test_the_cell_magic(run: Runner) -> None:
-    """`%%explain` tells of its own cell, `%explain` of a line, in HTML; both can be unloaded."""
+    """`%%explain` explains its own cell, `%explain` a line, each in one output; both unload."""
     done = run.run(run.write(textwrap.dedent(MAGIC)))
     assert done.returncode == 0, done.stderr
     before, defined, after = done.stdout.partition("defined")
@@ -410,4 +415,7 @@ def test_the_cell_magic(run: Runner) -> None:
     assert "Cell In[2]:2" in before
     assert "JAX compiled nothing." in after
     assert "Cell In[6]:1  step(jnp.ones(41))\n" in after
-    assert after.endswith("next\nhtml\nTrue\n")
+    assert "UsageError: %%explain takes no arguments: `leafwise explain --captures " in done.stderr
+    assert "magics.py" not in done.stderr
+    # A report is one output; a semicolon hides the value, which the shell prints.
+    assert after.endswith("next\nhtml\n1 1 False True\nTrue\n")

@@ -1,5 +1,6 @@
 """A report on what a process recorded: rows, causes and totals."""
 
+import contextlib
 import dataclasses
 import functools
 import re
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from tests.kit.explained import package, program
-from tests.kit.inside import html_page
+from tests.kit.inside import html_page, short_file
 
 import leafwise as lw
 
@@ -819,6 +820,53 @@ def test_captures_are_of_the_users_code(explained: Explained) -> None:
     assert not [each for each in found["captures"] if "__qualname__" in each["name"]]
     assert "site-packages" not in str(found)
     assert "<string>" not in str(found)
+
+
+def of_a_function(step: Any, one: Any, other: Any) -> None:
+    def warm_up() -> None:
+        step(one)
+        step(other)
+
+    with contextlib.nullcontext():  # a warm-up, leafwise: expected
+        warm_up()
+
+
+def of_a_loop(step: Any, *every: Any) -> None:
+    for size in every:  # leafwise: expected
+        if size is not None:
+            step(size)
+
+
+def of_a_call(step: Any, one: Any, other: Any) -> None:
+    step(one)
+    step(
+        other,
+    )  # leafwise: expected
+
+
+def of_nothing(step: Any, one: Any, other: Any) -> None:
+    """Neither text, nor a line of its own, nor another loop, nor another word marks a call."""
+    for _ in ():  # leafwise: expected
+        step(one)
+    step(one)  # leafwise: unexpected
+    # not here, leafwise: expected
+    jax.block_until_ready((step(other), "# leafwise: expected"))
+
+
+@pytest.mark.parametrize(
+    ("script", "line"), [(of_a_function, 5), (of_a_loop, 1), (of_a_call, 4), (of_nothing, 0)]
+)
+def test_a_line_that_is_marked(explained: Explained, script: Any, line: int) -> None:
+    """A repeat is expected if its call, a statement around it or one of a caller is marked."""
+    step = jax.jit(lambda x: x * 3)
+    report = explained(lambda: script(step, np.ones(2), np.ones(3)))
+    if not line:
+        assert "expected" not in report
+        assert len(report["findings"]) == 1
+        return
+    assert report["findings"] == []
+    record, first = report["expected"], script.__code__.co_firstlineno
+    assert (record["repeats"], record["lines"]) == (1, [f"{short_file(__file__)}:{first + line}"])
 
 
 def test_what_differs_in_two_is_named(explained: Explained) -> None:

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import pytest
 from rich.console import Console
-from tests.kit.inside import Script, print_report, trial, uncommitted
+from tests.kit.inside import Script, print_report, seconds_of, trial, uncommitted
 from tests.kit.processes import Done, Runner
 
 pytestmark = pytest.mark.slow  # a process of its own for each run of a script
@@ -339,17 +339,49 @@ for _ in range(3):
 
 
 def test_the_whole_program_is_counted(counted: Tried) -> None:
-    """One edit for two findings is one trial, and the cause that it leaves is said with its fix."""
+    """An edit is tried once, and the cause that it leaves has a finding with its own fix."""
     pytest.importorskip("equinox")
     report, text = counted(SOLVER)
-    for finding in report.findings:
-        assert (finding.tried.before, finding.tried.after) == (2, 1)
+    first, second = report.findings
+    assert (first.tried.before, first.tried.after, second.tried) == (2, 1, None)
     assert text.count("fix, tried: 2 repeats in all -> 1, ") == text.count("    - ") == 1
-    assert text.count("fix, tried: the same edit as above") == 1
-    assert "2 of 2 findings have a fix that was tried; together: 2 repeats -> 1, " in text
-    (left,) = report.together.left
-    assert [reason.path for reason, _ in left.reasons()] == ["y"]
-    assert "fix: use the same type in every call" in text.partition("left with the patch:")[2]
+    assert "1 of 2 findings has a fix that was tried; together: 2 repeats -> 1, " in text
+    assert [reason.path for reason, _ in second.reasons()] == ["y"]
+    assert "fix: use the same type in every call" in text.partition("and t (static): fix that")[2]
+    assert "not tried: 1 finding" in text
+
+
+TWO_CAUSES = """\
+import equinox as eqx, jax.numpy as jnp
+@eqx.filter_jit
+def solve(t, y, f): return f(y) + t
+t, y = 0.0, jnp.ones(3)
+for t in (0.0, 0.5):
+    for _ in range(2):
+        y = solve(t, y, lambda z: 2 * z)
+"""
+
+
+def test_a_fix_that_needs_another(counted: Tried) -> None:
+    """It is tried with the other one, and shown alone; one without an edit is not tried."""
+    pytest.importorskip("equinox")
+    report, text = counted(TWO_CAUSES)
+    assert [finding.tried.after for finding in report.findings] == [1, 0]
+    assert text.count("    + f = lambda z: 2 * z") == 1
+    assert "    +         y = solve(jnp.asarray(t), y, f)" in text
+    assert text.count("and f (static): fix that first") == 1
+    spent = seconds_of(report.findings)
+    assert all(finding.tried.saved <= spent for finding in report.findings)
+
+
+def test_a_line_of_an_edited_file(run: Runner) -> None:
+    """A report on a run with an edit has the lines and their text from the edited file."""
+    file = run.folder / run.write(SCRIPT)
+    changed = {os.path.realpath(file): f"# one line more\n{SCRIPT}"}
+    target = Script(str(file), [], is_module=False)
+    report, _ = trial.run(target, {"changed": changed}, stdout=subprocess.DEVNULL)
+    (finding,) = report.findings
+    assert (finding.site.line, finding.text) == (8, SCRIPT.splitlines()[6].strip())
 
 
 STALE = """\

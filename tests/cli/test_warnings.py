@@ -67,6 +67,39 @@ class HoldsOthers:
     n: lw.Static[int] = 2
 
 
+TWO_FAULTS = """
+class Spec:
+    def __init__(self, n): self.n = n
+
+class Parts:
+    def __init__(self, w: float, n: int = 2): self.w, self.n = w, n
+    @classmethod
+    def tree_unflatten(cls, spec, children): return cls(*children, *vars(spec or Spec(2)).values())
+
+@jax.tree_util.register_pytree_node_class
+class Stack(Parts):
+    def tree_flatten(self): return (self.w,), Spec(self.n)
+
+@jax.tree_util.register_pytree_node_class
+class Lens(Parts):
+    def tree_flatten(self): return (self.w,), None
+"""
+
+
+def test_an_annotation_for_each_cause(check_all: Check, write: Write) -> None:
+    """GitHub shows ten: a fault is one for each class, with the laws and changes that it breaks."""
+    file = write(TWO_FAULTS)
+    number = len(check_all(file, "--output-format=json").document["classes"])
+    stack, lens = check_all(file, "--output-format=github").out.splitlines()
+    assert number == 2
+    assert ",title=identity-map::Stack: breaks the law identity-map" in stack
+    assert "also breaks: any-leaf, static-values, stable-treedef, " in stack
+    assert stack.endswith(", recompilation, a change of w")
+    assert ",title=static-values::Lens.n: breaks the law static-values" in lens
+    assert "%0Aalso breaks: static-types, aux-data-hash, " in lens
+    assert lens.endswith(", no-hidden-state, a change of n")
+
+
 def test_faults_of_a_part() -> None:
     """What the class of a part does not keep is a warning that names that class and its fix."""
     report = laws_of(HoldsOthers, Law.STATIC_TYPES, examples=10)

@@ -5,7 +5,9 @@ import re
 from dataclasses import replace
 from typing import Any
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 from rich.console import Console
 from tests.kit.inside import (
     Act,
@@ -17,12 +19,14 @@ from tests.kit.inside import (
     WrongRecord,
     annotation,
     annotations_of,
+    busy,
     cache_lines,
     clean,
     count,
     covered,
     cut,
     duration,
+    expected_repeats,
     findings,
     functions_of,
     html_page,
@@ -30,6 +34,7 @@ from tests.kit.inside import (
     once_each,
     print_report,
     tables,
+    to_json,
 )
 
 from .sample import FIRST, HOSTILE, call, event, explained, function, reason, report, site, usual
@@ -446,6 +451,57 @@ def test_what_differs_is_another_finding(changed: dict[str, object]) -> None:
     same = [event(explanation=why), event(start=1, explanation=why)]
     other = [event(explanation=why), event(start=1, **{"explanation": why} | changed)]
     assert (len(findings(same)), len(findings(other))) == (1, 2)
+
+
+def causes(*paths: str, start: float) -> list[Any]:
+    """Return a call that repeats for some causes: 0.6 s."""
+    return call(start, explained(*(reason(path, fix=f"fix {path}") for path in paths)))
+
+
+def test_a_cause_is_one_finding() -> None:
+    """A lambda, alone and with others, is one finding, and its fix is printed once."""
+    several = ("f", "f", "f x", "f cfg", "f cfg", "f cfg")
+    events = [each for n, paths in enumerate(several) for each in causes(*paths.split(), start=n)]
+    given = report(events)
+    rows = [([why.path for why, _ in row.reasons()], row.what[-7:]) for row in given.findings]
+    # The costliest needs the first.
+    assert rows == [(["f"], "2 times"), (["cfg"], "3 times"), (["x"], "ed once")]
+    assert sum(row.seconds for row in given.findings) == pytest.approx(busy(events))
+    for text in (printed(given), annotations_of(given)):
+        assert [text.count(f"fix: fix {path}") for path in ("f", "cfg", "x")] == [1, 1, 1]
+        assert text.count("and f (static): fix that first") == 2
+    assert [row.get("also", "")[4:5] for row in to_json(given)["findings"]] == ["", "f", "f"]
+
+
+@hypothesis.given(st.lists(st.sets(st.sampled_from("abcd"), min_size=1), min_size=1, max_size=9))
+def test_fixes_in_order_save_what_is_shown(of_programs: list[set[str]]) -> None:
+    """A program is in the finding after whose fix, and those that it needs, none of it is left."""
+    events = [each for n, of in enumerate(of_programs) for each in causes(*sorted(of), start=n)]
+    rows = findings(events)
+    assert sorted(each.start for row in rows for each in row.events) == [e.start for e in events]
+    paths = {row: {why.path for program in row.programs for why in program.reasons} for row in rows}
+    assert sorted("".join(map("".join, paths.values()))) == sorted(set().union(*of_programs))
+    for place, row in enumerate(rows):
+        assert set(row.needed) <= set(rows[:place])
+        fixed = paths[row].union(*(paths[needed] for needed in row.needed))
+        assert all(of_programs[int(program.first.start)] <= fixed for program in row.programs)
+        assert all(of_programs[int(program.first.start)] & paths[row] for program in row.programs)
+
+
+def test_repeats_that_are_expected() -> None:
+    """They are counted in one line, and are neither findings nor first compiles of a line."""
+    marked = {"expected": "churn.py:39"}
+    eager = call(5, explained(reason()), eager=True, name="exp", site=site(8), **marked)
+    events = [*causes("x", start=1), *call(2, explained(reason()), **marked), *eager]
+    given = replace(report(events), expected=expected_repeats(events))
+    (finding,) = given.findings
+    assert [why.path for why, _ in finding.reasons()] == ["x"]
+    text = "2 repeats at 1 line were marked `# leafwise: expected`, 1.20 s\n"
+    assert text in printed(given)
+    assert once_each(given) == []
+    record = to_json(given)["expected"]
+    assert record == {"repeats": 2, "lines": ["churn.py:39"], "seconds": pytest.approx(1.2)}
+    assert expected_repeats(causes("x", start=1)) is None
 
 
 def test_misses_of_the_persistent_cache() -> None:

@@ -4,7 +4,16 @@ from leafwise._compare.fixes import Cause
 from leafwise._display import tables
 from leafwise._display.tables import annotations_of, cache_lines, html_page, print_report
 from leafwise._findings import first_compiles
-from leafwise._findings.findings import Finding, covered, findings, functions_of, nothing_again
+from leafwise._findings.findings import (
+    Finding,
+    busy,
+    covered,
+    expected_repeats,
+    findings,
+    functions_of,
+    nothing_again,
+    seconds_of,
+)
 from leafwise._findings.first_compiles import FirstFinding, first_findings, first_seconds
 from leafwise._findings.json import from_json, to_json
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind

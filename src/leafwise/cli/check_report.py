@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from leafwise._findings.reasons import grouped
 from leafwise._findings.words import annotation, count
 from leafwise._objects.source.call_site import tree_of
 from leafwise.cli.check_result import CheckRun, CheckVerdict, ClassResult, FieldChange, LawResult
@@ -286,20 +287,38 @@ def as_github(run: CheckRun) -> str:
 
 
 def _findings(result: ClassResult) -> Iterator[tuple[CheckVerdict, str, str, str]]:
+    """Yield what is wrong, once for each cause: a fault with the laws and changes it breaks."""
     if result.error:
         yield CheckVerdict.NOT_CHECKED, "", result.error, ""
-    for row in (row for row in result.rows if row.verdict.is_reported):
-        parts = (f"{result.name}.{row.field}", row.kind, row.change)
-        text = f"{': '.join(filter(None, parts))}\n{row.verdict}: {row.note}"
-        yield row.verdict, "field-change", text, f".{row.field}"
-    for law in result.laws:
-        if law.verdict.is_reported or law in result.warnings:
-            yield law.verdict, law.law, law.message or f"{result.name}: {law.law}", law.path
+    rows = [row for row in result.rows if row.verdict.is_reported]
+    faults = _faults(result)
+    explained = [law for fault in faults for law in fault]
+    warned = (law for law in result.warnings if law not in explained)
+    for first, *others in (*faults, *grouped(warned, lambda law: law.law).values()):
+        names = [law.path if law.law == first.law else law.law for law in others]
+        for row in list(rows) if first.verdict.is_bad else ():
+            if row.verdict.is_bad and (_breaks_all(first) or row.field == _field_of(first.path)):
+                names.append(f"a change of {row.field}")
+                rows.remove(row)
+        word = "also breaks" if first.verdict.is_bad else "also"
+        also = f"\n{word}: {', '.join(dict.fromkeys(names))}" if names else ""
+        text = first.message or f"{result.name}: {first.law}"
+        yield first.verdict, first.law, text + also, first.path
+    for alike in grouped(rows, lambda row: (row.field, row.verdict, row.note)).values():
+        row = alike[0]
+        texts = [": ".join(filter(None, (row.kind, row.change))) for row in alike]
+        text = "\n".join([f"{result.name}.{row.field}", *filter(None, texts)])
+        yield row.verdict, "field-change", f"{text}\n{row.verdict}: {row.note}", f".{row.field}"
+
+
+def _field_of(path: str) -> str:
+    """Return the field in a path such as ``Model.layers.w``; empty if it is of a whole class."""
+    return re.sub(r"^[^.]*\.?(\w*).*", r"\1", path)
 
 
 def _field_line(result: ClassResult, path: str) -> int:
     """Return the line that declares a field, or the line of the class if none does."""
-    name = re.sub(r"^[^.]*\.(\w+).*", r"\1", path)
+    name = _field_of(path)
     with contextlib.suppress(SyntaxError):
         for node in ast.walk(tree_of(result.file)):
             first = min((tag.lineno for tag in getattr(node, "decorator_list", ())), default=0)
