@@ -464,7 +464,6 @@ def test_a_cause_is_one_finding() -> None:
     events = [each for n, paths in enumerate(several) for each in causes(*paths.split(), start=n)]
     given = report(events)
     rows = [([why.path for why, _ in row.reasons()], row.what[-7:]) for row in given.findings]
-    # The costliest needs the first.
     assert rows == [(["f"], "2 times"), (["cfg"], "3 times"), (["x"], "ed once")]
     assert sum(row.seconds for row in given.findings) == pytest.approx(busy(events))
     for text in (printed(given), annotations_of(given)):

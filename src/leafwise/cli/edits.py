@@ -503,7 +503,7 @@ def diff(files: Mapping[Code, bytes]) -> bytes:
 
 
 def shown(files: Mapping[Code, bytes], before: Mapping[Code, bytes]) -> list[str]:
-    """Return the changed lines of files, with the lines between them."""
+    """Return the changed lines of files since other edits, with the lines between them."""
     lines: list[str] = []
     for code, text in files.items():
         texts = before.get(code, code.text), text

@@ -15,7 +15,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, TypeAlias
 
 from leafwise._findings.findings import Finding, busy, findings, seconds_of
 from leafwise._findings.first_compiles import MOST_FIRST, FirstFinding
@@ -41,14 +41,7 @@ _LONGEST: Final = 3
 """An edit fails if the script takes this many times as long; the check may take twice more."""
 
 _INTERRUPTED: Final = ("interrupted", "SIGTERM", "SIGHUP", "SIGQUIT")
-
-
-class _Edited(NamedTuple):
-    """The edits for some findings, and those of other findings that they need."""
-
-    edits: list[Replacement]
-    findings: list[Finding]
-    needed: list[Replacement]
+_Edited: TypeAlias = tuple[list[Replacement], list[Finding]]
 
 
 def problem(script: Script, options: argparse.Namespace) -> str:
@@ -115,12 +108,11 @@ class Trials:
         with warnings.catch_warnings(action="ignore"):  # the first run has shown them
             every: dict[Any, _Edited] = {}
             for finding in (*self.report.findings, *self.report.first[:MOST_FIRST]):
-                edits, needed = self._edits(finding)
-                key = frozenset(applied(edits).items())
-                every.setdefault(key, _Edited(edits, [], needed)).findings.append(finding)
-        without = every.pop(frozenset(), _Edited([], [], []))
+                edits = self._edits(*finding.needed, finding)
+                every.setdefault(frozenset(applied(edits).items()), (edits, []))[1].append(finding)
+        without = every.pop(frozenset(), ([], []))
         chosen, beyond = list(every.values())[:most], list(every.values())[most:]
-        self.report.untried = sum(len(edited.findings) for edited in (without, *beyond))
+        self.report.untried = sum(len(findings) for _, findings in (without, *beyond))
         variables = cache_variables(self.report)
         if chosen or variables is not None:
             number = len(chosen) + (len(chosen) > 1) + 2 * (variables is not None)
@@ -131,7 +123,7 @@ class Trials:
         with contextlib.suppress(KeyboardInterrupt):
             for edited in chosen:
                 tried, report = self._tried(edited)
-                for finding in edited.findings:
+                for finding in edited[1]:
                     finding.tried = tried
                 if tried.verdict in CONFIRMED:
                     confirmed.append(([edited], tried, report))
@@ -149,21 +141,17 @@ class Trials:
         kept, tried, report = confirmed[0]
         known = list(map(_cause, self.report.findings))
         left = [finding for finding in report.findings if _cause(finding) not in known]
-        counts = sum(len(edited.findings) for edited in kept), tried.before, tried.after
+        counts = sum(len(findings) for _, findings in kept), tried.before, tried.after
         self.report.together = TogetherRecord(*counts, tried.seconds, left, tried.verdict)
         if writes and tried.verdict not in COMPARED:
             return {}
-        return applied(edit for edited in kept for edit in edited.edits)
+        return applied(edit for edits, _ in kept for edit in edits)
 
-    def _edits(self, finding: Finding) -> tuple[list[Replacement], list[Replacement]]:
-        """Return all edits that end a finding's repeats, and those of the findings it needs."""
-        every = [
-            [] if self._varies(part) else edits_for(part, self._script.name)
-            for part in (*finding.needed, finding)
-        ]
-        *needed, own = every if all(every) else [[]]
-        before = list(itertools.chain(*needed))
-        return [*before, *own], before
+    def _edits(self, *several: Finding) -> list[Replacement]:
+        """Return the edits for some findings; none if one of them has none."""
+        name = self._script.name
+        every = [[] if self._varies(finding) else edits_for(finding, name) for finding in several]
+        return list(itertools.chain(*every)) if all(every) else []
 
     def _varies(self, finding: Finding) -> bool:
         """Return whether functions to be moved had other programs for equal arguments."""
@@ -184,10 +172,10 @@ class Trials:
 
     def _tried(self, *every: _Edited) -> tuple[TriedRecord, Report]:
         """Run the script with the edits of some findings, and compare it with the first run."""
-        files = applied(edit for edited in every for edit in edited.edits)
-        before = applied(edit for edited in every for edit in edited.needed)
+        files = applied(edit for edits, _ in every for edit in edits)
         report, printed = self._try(files)
-        tried = [finding for edited in every for finding in edited.findings]
+        tried = [finding for _, several in every for finding in several]
+        needed = applied(self._edits(*(other for finding in tried for other in finding.needed)))
         seconds = report.seconds - (0.0 if report.audit is None else report.audit.seconds)
         is_same, wrong = printed == self.printed, self._wrong(report)
         if seconds > _LONGEST * self.report.seconds:
@@ -213,7 +201,7 @@ class Trials:
         quicker = max(0.0, busy(self.report.events) - busy(report.events))
         saved = min(quicker, seconds_of([*self.report.findings, *tried]))
         counts = _again(self.report), _again(report)
-        return TriedRecord(verdict, shown(files, before), *counts, saved, seconds, wrong), report
+        return TriedRecord(verdict, shown(files, needed), *counts, saved, seconds, wrong), report
 
     def _wrong(self, report: Report) -> list[WrongRecord]:
         """Return the answers for old values that the runs without edits do not give."""

@@ -9,10 +9,8 @@ import ast
 import bisect
 import contextlib
 import functools
-import itertools
 import linecache
 import re
-import tokenize
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
@@ -59,22 +57,13 @@ class _Source:
     @cached_property
     def marks(self) -> Sequence[tuple[int, int, int]]:
         """The first and last line of what a line marks as expected, and that line."""
-        if not any(map(_EXPECTED.search, self.lines)):
-            return []
-        marked: list[int] = []
-        nodes: list[ast.AST] = []
-        with contextlib.suppress(SyntaxError, ValueError, tokenize.TokenError):
-            for token in tokenize.generate_tokens(iter(self.lines).__next__):
-                if token.type == tokenize.COMMENT and _EXPECTED.match(token.string):
-                    marked += [token.start[0]] if token.line[: token.start[1]].strip() else []
-            nodes += ast.walk(ast.parse("".join(self.lines)))
-        blocks = [node for node in nodes if isinstance(node, _BLOCKS)]
-        marks = [(line, line, line) for line in marked]
-        marks += [
-            (block.lineno, block.end_lineno or 0, line)
-            for block, line in itertools.product(blocks, marked)
-            if block.lineno <= line < block.body[0].lineno
-        ]
+        lines = [line for line, text in enumerate(self.lines, 1) if _EXPECTED.match(text)]
+        marks = [(line, line, line) for line in lines]
+        with contextlib.suppress(SyntaxError, ValueError):
+            for node in ast.walk(ast.parse("".join(self.lines if lines else ()))):
+                if isinstance(node, _BLOCKS):
+                    of_head = [n for n in lines if node.lineno <= n < node.body[0].lineno]
+                    marks += [(node.lineno, node.end_lineno or 0, line) for line in of_head]
         return marks
 
     def _around(self, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
@@ -137,7 +126,7 @@ class _Source:
         return ""
 
 
-_EXPECTED: Final = re.compile(r"#.*\bleafwise: expected\s*$")
+_EXPECTED: Final = re.compile(r"\s*[^\s#].*#\s*(.*\W)?leafwise: expected\s*$")
 _BLOCKS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith)
 
 _sources: Final[dict[str, _Source]] = {}
