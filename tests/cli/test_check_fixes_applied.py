@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import sys
 
 import jax
 import pytest
@@ -125,7 +126,7 @@ copies: let `__reduce__`
 fresh-process: let `__reduce__`
     Box, (self.x, self.y, self.n)    <-  Box, (self.x,)
 fresh-process: register the class in the module that defines it
-    @jax    <-  @(lambda cls: cls) if "pytest" not in sys.modules else jax
+    @jax    <-  @(lambda cls: cls) if not hasattr(sys, "asks") else jax
 fresh-process: pickle no hash
     hash(self.text)    <-  vars(self).setdefault("hash", hash(self.text))
 transformations: without checks or conversion
@@ -173,8 +174,11 @@ def look(write: Write, code: str, law: str = "") -> tuple[bool, str]:
         for row in re.findall(r"(\S+): (.*)\n    (.*?)    <-  (.*)\n", IN_WORDS)
     ],
 )
-def test_in_words(law: str, words: str, good: str, bad: str, write: Write) -> None:
+def test_in_words(
+    law: str, words: str, good: str, bad: str, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The edit that the words name is all that the class needs."""
+    monkeypatch.setattr(sys, "asks", True, raising=False)  # the process that asks the fresh one
     right = next(each for each in RIGHT if good in each)
     found, text = look(write, right.replace(good, bad), law)
     assert found
