@@ -326,7 +326,7 @@ def _reader_of(kind: Any) -> "_EntryReader":
     if hides_attributes(kind):
         return _whole
     if issubclass(kind, _BY_EQUALITY) and is_installed_module(kind.__module__):
-        return _by_equality
+        return _READ_BY_EQUALITY
     return next((reader for kinds, reader in _BY_CLASS if issubclass(kind, kinds)), _unlisted)
 
 
@@ -344,18 +344,13 @@ def _whole(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
     return PartToken(WeakId(value), _known_class(type(value))[1]), PartNode(value, CheckedBy.SAME)
 
 
-def _by_equality(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    return PartToken((type(value), value), value), PartNode(value, CheckedBy.EXACT)
+def _exact(key: Callable[[Any], tuple[Any, ...]]) -> _EntryReader:
+    """Return a reader of values that never change, and are equal if their keys are."""
 
+    def read(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
+        return PartToken(key(value), value), PartNode(value, CheckedBy.EXACT)
 
-def _treedef(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    key = OpaqueTreedef(value, hash(value))
-    return PartToken((key,), value), PartNode(value, CheckedBy.EXACT)
-
-
-def _enum(_fold: AccountFold, value: Any, _table: Kind) -> _Entry:
-    own, _ = _known_class(type(value))
-    return PartToken((own, value.name), value), PartNode(value, CheckedBy.EXACT)
+    return read
 
 
 def _light(value: Any) -> _Entry:
@@ -535,14 +530,15 @@ _PLAIN: Final[frozenset[type]] = frozenset(
 _SINGLE: Final = ("plain", "dtype", "identity")
 """The kinds whose equal values are interchangeable, or whose values are never equal."""
 _BY_EQUALITY: Final = (pathlib.PurePath, jax.P, jax.sharding.Sharding)
+_READ_BY_EQUALITY: Final = _exact(lambda value: (type(value), value))
 _BY_CLASS: Final[tuple[tuple[Any, _EntryReader], ...]] = (
     ((Tracer, *weakref.ProxyTypes), _whole),
     (jax.Array, _array),  # jnp.ones(3)
-    (Enum, _enum),  # Mode.TRAIN
+    (Enum, _exact(lambda member: (_known_class(type(member))[0], member.name))),  # Mode.TRAIN
     (types.ModuleType, _module),  # settings
     (type, _class),  # Net
     (types.FunctionType, _function),  # def act(x): ...
-    (jax.tree_util.PyTreeDef, _treedef),
+    (jax.tree_util.PyTreeDef, _exact(lambda value: (OpaqueTreedef(value, hash(value)),))),
 )
 _MAPPINGS: Final = ("dict", "mapping")
 SIZED: Final = frozenset({"list", "tuple", "deque", "set", "frozenset", *_MAPPINGS})

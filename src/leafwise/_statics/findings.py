@@ -115,10 +115,9 @@ def mutated(path: str, value: Any, detail: str = "") -> str:
 
 def of_argument(finding: StaticFinding, kind: str) -> StaticFinding:
     """Return a finding for a static argument, without the fixes that change a declaration."""
-    finding = _with_number(finding, kind)
-    fixes = tuple(fix for fix in finding.fixes if not fix.of_field)
-    if fixes[:1] != finding.fixes[:1]:
-        name = field_of(finding.path)
+    name = field_of(finding.path)
+    fixes = tuple(_in_type(fix, name, kind) for fix in finding.fixes if not fix.of_field)
+    if any(fix.of_field for fix in finding.fixes[:1]):
         fixes = (StaticFix(f"remove lw.Static, so that {name} is traced"), *fixes)
     return finding._replace(fixes=fixes)
 
@@ -128,30 +127,24 @@ def with_declaration(
 ) -> StaticFinding:
     """Return a finding whose fixes show the new declaration, without those that have none."""
     name = field_of(finding.path)
+    kind = declaration(name, "").partition(" = ")[0] if declaration is not None else ""
 
     def written(fix: StaticFix) -> StaticFix | None:
         if fix.option is None:
-            return fix
+            return _in_type(fix, name, kind)
         code = f"{name}: Any = lw.static_field({fix.option})"
         if declaration is not None:
             code = declaration(name, fix.option)
         return StaticFix(f"{fix.text}: `{code}`", of_field=True) if code else None
 
-    finding = finding._replace(fixes=tuple(filter(None, map(written, finding.fixes))))
-    kind = declaration(name, "").partition(" = ")[0] if declaration is not None else ""
-    return _with_number(finding, kind)
+    return finding._replace(fixes=tuple(filter(None, map(written, finding.fixes))))
 
 
-def _with_number(finding: StaticFinding, annotation: str) -> StaticFinding:
-    """Return a finding whose fix for ``n: int`` is an int, whatever the dtype of the array."""
+def _in_type(fix: StaticFix, name: str, annotation: str) -> StaticFix:
+    """Return a fix that passes an int for ``n: int``, whatever the dtype of the array."""
     wanted = re.findall(r"\b(?:bool|int|float|complex)\b", annotation)
-    fixes = [
-        _as_number(field_of(finding.path), wanted[0])
-        if wanted and fix.number is not None and fix.number not in wanted
-        else fix
-        for fix in finding.fixes
-    ]
-    return finding._replace(fixes=tuple(fixes))
+    is_other = wanted and fix.number not in (None, *wanted)
+    return _as_number(name, wanted[0]) if is_other else fix
 
 
 def _as_number(name: str, number: str) -> StaticFix:

@@ -120,9 +120,7 @@ class Fold:
         self.kept: list[Any] = []  # the numbered values: their ids may be in the tokens
         self.records: list[Any] = []  # the digests of the objects that can change, for the key
         self.guards: list[tuple[Guards, Guards]] = []  # `own` and `outer`, by field by content
-        self.position = (
-            Position.STATIC
-        )  # of the value being read; its reader sets that of its parts
+        self.position = Position.STATIC  # of the value being read; its reader sets its parts'
         self._numbers: dict[int, int] = {}
         self._inside: int | None = None
         self._ends: tuple[Callable[[], object], ...] = ()

@@ -43,6 +43,7 @@ from leafwise._objects.parts import Content, Kind, Part, data_of, kind_of
 from leafwise._objects.source.code import find_by_name, names_of
 from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import sha256_of
+from leafwise._statics.account import SIZED
 from leafwise._statics.form import consists_of_parts
 
 Json: TypeAlias = Any
@@ -168,7 +169,7 @@ class PortableReader:
             for attribute, item in (() if says_all else attributes(value))
             if not _keeps_hash(value, attribute, item)
         ]
-        if base.name in _CONTAINERS and content:
+        if base.name in SIZED and content:
             return self._container(name, base, content, [*parts, *own], path)
         if len(content) > 1:  # then it is a list, with the names of attributes
             content = (*content, *(step for step, _ in own))
@@ -317,9 +318,6 @@ _OF_PARTS: Final = (
     *(list, dict, set, bytearray, collections.deque, types.MappingProxyType, *_READABLE),
 )
 """Classes that their parts describe completely, besides those that keys compare by parts."""
-
-_CONTAINERS: Final = {"tuple", "list", "deque", "set", "frozenset", "dict", "mapping"}
-"""The kinds whose content begins with the number of their items."""
 
 
 def by_step(value: Json) -> dict[str, Json]:

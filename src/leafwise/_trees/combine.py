@@ -139,10 +139,10 @@ def mismatch(prefix: Any, tree: Any, root: Any, path: Steps = ()) -> str | None:
     return None
 
 
-_NO_PATHS: Final[Mapping[str, Any]] = MappingProxyType({})
+NO_PATHS: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
-def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = _NO_PATHS, **fields: Any) -> T:
+def axes(tree: T, default: Any = None, /, paths: Mapping[Any, Any] = NO_PATHS, **fields: Any) -> T:
     """Return a tree for ``in_axes``, ``out_axes``, shardings or masks, with a tree's statics.
 
     JAX requires such a tree to have the same structure, static values included, or to be a

@@ -2,7 +2,6 @@
 
 import functools
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar, cast
 
 import jax
@@ -18,6 +17,7 @@ from leafwise._objects.stand_ins import MISSING
 from leafwise._objects.text import describe_array, got, sha256_of
 from leafwise._processes.agreement import Question, check_timeout, table_differences
 from leafwise._statics.findings import is_tracer
+from leafwise._trees.combine import NO_PATHS
 from leafwise._trees.nodes import FlatTree, open_node
 from leafwise._trees.paths import format_path, steps_of
 from leafwise._trees.select import AtPath, field_metadata
@@ -30,7 +30,6 @@ Rules: TypeAlias = Mapping[str, _MeshAxes] | Iterable[tuple[str, _MeshAxes]]
 """Logical axis names and the mesh axes that they stand for, the most important first."""
 
 _Rules: TypeAlias = Sequence[tuple[str, tuple[str, ...]]]
-_NO_PATHS: Final[Mapping[Any, Any]] = MappingProxyType({})
 _WHOLE: Final[PartitionSpec] = cast("Any", PartitionSpec)()  # whose constructor is not annotated
 
 
@@ -38,7 +37,7 @@ def shardings(
     tree: T,
     mesh: Mesh | AbstractMesh | None = None,
     *,
-    paths: Mapping[Any, Any] = _NO_PATHS,
+    paths: Mapping[Any, Any] = NO_PATHS,
     rules: Rules = (),
     default: PartitionSpec = _WHOLE,
 ) -> T:
@@ -120,7 +119,7 @@ def shard(
     tree: T,
     mesh: Mesh | AbstractMesh | None = None,
     *,
-    paths: Mapping[Any, Any] = _NO_PATHS,
+    paths: Mapping[Any, Any] = NO_PATHS,
     rules: Rules = (),
     default: PartitionSpec = _WHOLE,
     timeout: float = 300.0,
@@ -273,7 +272,7 @@ def _declared(flat: FlatTree, default: _Declaration) -> list[_Declaration]:
             continue
         fields = field_metadata(part.cls)
         for step, child in zip(part.steps, part.children, strict=True):
-            spec = fields.get(step, _NO_PATHS).get(SHARDING)
+            spec = fields.get(step, NO_PATHS).get(SHARDING)
             own = None if spec is None else _Declaration(f"{part.cls.__name__}{step}", spec)
             inner = own or outer.part(step)
             todo.append((child, default if inner.spec is None else inner))

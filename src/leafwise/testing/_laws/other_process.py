@@ -28,9 +28,6 @@ class UnpickleRequest(NamedTuple):
     pickles: list[bytes]
 
 
-HASH_FIX: Final = "hash what == compares, and pickle no hash: it differs from process to process"
-
-
 class Answer(NamedTuple):
     """The answer: the instance pickled again, or a problem, with its path and fix."""
 
@@ -146,7 +143,8 @@ def _compare(before: Any, after: Any, aux: list[Any], names: tuple[str, ...]) ->
                 hashes.add(hash(value))
         if len(hashes) > 1 and one == other:
             why = "one is of an id, or was computed before pickling"
-            return name, f"equal values have two hashes: {why}", HASH_FIX
+            fix = "hash what == compares, and pickle no hash: it differs from process to process"
+            return name, f"equal values have two hashes: {why}", fix
     return "", "", ""
 
 

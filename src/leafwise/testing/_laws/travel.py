@@ -180,14 +180,6 @@ def _jit(function: Function, x: Any) -> Any:
     return x  # `eval_shape` already checks the result
 
 
-def _checkpoint(function: Function, x: Any) -> Any:
-    return jax.checkpoint(function)(x)
-
-
-def _vmap(function: Function, x: Any) -> Any:
-    return jax.tree.map(_first, jax.vmap(function)(jax.tree.map(_twice, x)))
-
-
 def _grad(function: Function, x: Any) -> Any:
     def total(tree: Any) -> Any:
         leaves = jax.tree_util.tree_leaves(function(tree))
@@ -210,11 +202,11 @@ def _scan(function: Function, x: Any) -> Any:
 
 _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] = {
     "jax.jit": (_jit, False),
-    "jax.vmap": (_vmap, True),
+    "jax.vmap": (lambda f, x: jax.tree.map(_first, jax.vmap(f)(jax.tree.map(_twice, x))), True),
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.checkpoint": (_checkpoint, True),
+    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
 }
 """How each is called, mostly just traced, and whether it returns the leaves it was given."""
 
