@@ -191,9 +191,6 @@ def _add_outputs(add: Callable[..., object], stream: str) -> None:
     add("--output-format", choices=("text", "json", "github"), default="text", help=formats)
 
 
-_TRY: Final = "rerun the script with each fix that is an edit, and report what it saves"
-
-
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number, 1 or more")
@@ -241,7 +238,8 @@ def _add_explain(commands: Any) -> None:
         help="fail on findings or calls with one",
     )
     add("--allow", metavar="N", type=int, default=0, help="how many of these to allow (default 0)")
-    flag("--try", dest="tries", help=_TRY)
+    rerun = "rerun the script with each fix that is an edit, and report what it saves"
+    flag("--try", dest="tries", help=rerun)
     add("--max-tries", type=_positive, default=5, metavar="N", help="findings to try (default 5)")
     flag("--diff", help="also print the patch to standard output")
     flag("--write", help="also apply the patch")

@@ -160,7 +160,9 @@ class Finding:
             [alike[0] for alike in grouped(of_leaf, lambda reason: reason.change).values()]
             for of_leaf in leaves.values()
         ]
-        groups = grouped(changes, _changes_alike)
+        groups = grouped(
+            changes, lambda of: (of[0].kind, of[0].fix.alike, *(reason.change for reason in of))
+        )
         if len(groups) > 1:  # a difference in the arguments is more informative
             groups = {of: same for of, same in groups.items() if of[0] is not ReasonKind.CACHE}
         return [
@@ -211,10 +213,6 @@ class Finding:
                 for reason, more in self.reasons()
             ],
         }
-
-
-def _changes_alike(changes: list[Reason]) -> tuple[Any, ...]:
-    return changes[0].kind, changes[0].fix.alike, *(reason.change for reason in changes)
 
 
 def is_batch(reason: Reason) -> bool:

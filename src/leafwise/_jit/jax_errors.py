@@ -4,13 +4,14 @@ import ast
 import contextlib
 import dataclasses
 import itertools
+import operator
 import re
 import traceback
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import jax
 import numpy as np
@@ -157,37 +158,23 @@ def _fixes_for(reasons: list[Reason]) -> Iterator[str]:
         yield "a static cannot change during a trace: keep its value, or make the field dynamic"
 
 
-_TRACED: Final = re.compile(
-    r"depends on the values? of the arguments? (.+)\.\s*(?:See .*)?$", re.MULTILINE
-)
-_NOT_DATA: Final = re.compile(r"problematic value is .* was passed to the function at path (.+)\.")
 _STEP: Final = re.compile(r"(?:^|\.)(\w+)|\[(\d+)\]|\['([^']*)'\]")
 
 
 def _uses_in(error: BaseException, given: Mapping[str, Any] | None = None) -> list[str]:
     """Return a line for each dynamic value that JAX needed to know during tracing."""
-    text = str(error)
     calls = list(_arguments(frames_of(error))) if given is None else [given]
-    if found := _NOT_DATA.search(text):
-        return [_not_data(found[1], calls)]
-    for words, places_in in _PLACES.items():
-        if re.search(words, text):
-            return list(dict.fromkeys(places_in(error)))[:_SHOWN]
-    if "Attempt to donate the same buffer twice" in text:
-        return list(_donated_twice(calls[0]))
-    if re.search("(Array|[Bb]uffer) has been deleted", text):
-        return _donated_before(error)
-    found = _TRACED.search(text)
-    if found is None:
-        return []
-    paths = re.split(r",? and |, ", found[1])
-    if constructed := _constructed(error, paths):
-        return [constructed]
-    numpy = isinstance(error, jax.errors.TracerArrayConversionError)
-    return list(dict.fromkeys(_traced(error, path, numpy=numpy) for path in paths))
+    for words, lines_on in _LINES.items():
+        if found := re.search(words, str(error), re.MULTILINE):
+            return list(dict.fromkeys(lines_on(error, calls, *found.groups())))[:_SHOWN]
+    return []
 
 
-def _not_array(error: BaseException) -> Iterator[str]:
+_Calls: TypeAlias = Sequence[Mapping[str, Any]]
+"""The arguments of the calls that may have raised an error, by parameter name."""
+
+
+def _not_array(error: BaseException, _: _Calls) -> Iterator[str]:
     """Yield a line on the argument of ``jax.vjp(f, Model())`` that is not an array."""
     refused = [*map(locals_of(frames_of(error)[0]).get, ("x", "arg"))]
     for arguments in _arguments(_frames_of_jax(error, "jax._src.api")):
@@ -197,7 +184,7 @@ def _not_array(error: BaseException) -> Iterator[str]:
             yield _not_data(paths[0], [arguments], or_else="close over it")
 
 
-def _unmapped(error: BaseException) -> Iterator[str]:
+def _unmapped(error: BaseException, _: _Calls) -> Iterator[str]:
     """Yield a line on each leaf that lacks the axis of ``jax.vmap(f)({"w": 1.0})``."""
     for frame in _frames_of_jax(error):
         axes = locals_of(frame).get("in_axes_flat", ())
@@ -207,13 +194,6 @@ def _unmapped(error: BaseException) -> Iterator[str]:
             if axis is not None and not -len(shape) <= axis < len(shape):
                 lacks = f"`{path}` has shape {shape}, so it has no axis {axis}"
                 yield f"{lacks}: to pass it whole, set its entry of `in_axes` to None"
-
-
-_PLACES: Final[Mapping[str, Callable[[BaseException], Iterator[str]]]] = {
-    "^Argument .* is not a valid JAX type": _not_array,
-    "was requested to map its argument": _unmapped,
-}
-"""JAX's messages without a path, each with the function that finds the leaf in JAX's frames."""
 
 
 def _frames_of_jax(error: BaseException, module: str = "") -> list[types.FrameType]:
@@ -269,7 +249,7 @@ def _is_of_jit(frame: types.FrameType) -> bool:
     return str(frame.f_globals.get("__name__")).startswith(("jax._src.", "leafwise._jit."))
 
 
-def _not_data(path: str, scopes: Sequence[Mapping[str, Any]], or_else: str = "") -> str:
+def _not_data(path: str, scopes: _Calls, or_else: str = "") -> str:
     """Return a line with the fix for an argument that is not an array, usually a function."""
     holder, name, value = _find(path, scopes)
     function, inner = is_function(value), ""
@@ -281,11 +261,8 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]], or_else: str = "")
     what = f"a {cls.__qualname__}" if value is not None else "not an array"
     what = "a function" if function else what
     is_what = "holds functions" if is_holder else f"is dynamic, but {what}"
-    if (
-        not (function or issubclass(cls, Enum))
-        and cls.__module__ != "builtins"
-        and not is_installed_module(cls.__module__)
-    ):
+    is_users = cls.__module__ != "builtins" and not is_installed_module(cls.__module__)
+    if is_users and not (function or issubclass(cls, Enum)):
         return f"`{path}` is {what}, which is not a pytree: make the class an `@lw.pytree`"
     if holder is None:
         fix = f"keep it in a static field, or {or_else or 'pass it as a static argument'}"
@@ -301,10 +278,10 @@ def _not_data(path: str, scopes: Sequence[Mapping[str, Any]], or_else: str = "")
     return f"`{owner.__name__}.{name}` {is_what}: make it {fix}"
 
 
-def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
+def _donated_twice(_: BaseException, calls: _Calls) -> Iterator[str]:
     """Yield a line for each two arguments of a call that share a buffer."""
     paths: dict[int, list[str]] = {}
-    for path, array in _arrays(values):
+    for path, array in _arrays(calls[0]):
         paths.setdefault(array.unsafe_buffer_pointer(), []).append(path)
     for first, *others in paths.values():
         for other in others:
@@ -312,12 +289,12 @@ def _donated_twice(values: Mapping[str, Any]) -> Iterator[str]:
             yield f"`{first}` and `{other}` are the same buffer, donated twice: {fix}"
 
 
-def _donated_before(error: BaseException) -> list[str]:
+def _donated_before(error: BaseException, _: _Calls) -> list[str]:
     """Return a line on the variable with the array that JAX could not read, and its donation."""
     frames = frames_of(error)
     array = locals_of(frames[0]).get("self")
     is_known = isinstance(array, jax.Array)  # before JAX 0.11 a call does not show which one it was
-    lines: dict[int, str] = {}  # the best one comes first
+    lines: list[tuple[int, str]] = []
     for frame in itertools.filterfalse(_is_of_jit, frames):
         names = {name: frame.f_globals.get(name) for name in frame.f_code.co_names}
         names |= locals_of(frame)
@@ -331,11 +308,10 @@ def _donated_before(error: BaseException) -> list[str]:
                 found.append(_donation_of(name, shown, frame))
         if len(found) > 1 and not is_known:
             break
-        for order, line in found:
-            lines.setdefault(order, line)
-        if min(lines, default=2) < 2:  # noqa: PLR2004  # else the caller may have a better name
+        lines += found
+        if any(order < 2 for order, _ in found):  # noqa: PLR2004  # else the caller may know more
             break
-    return [lines[min(lines)]] if lines else []
+    return [line for _, line in sorted(lines, key=operator.itemgetter(0))[:1]]
 
 
 def _donation_of(name: str, shown: str, frame: types.FrameType) -> tuple[int, str]:
@@ -397,14 +373,34 @@ def _named_arguments(
     return {labels.get(key, key): each for key, each in values.items()}
 
 
-def _traced(error: BaseException, path: str, *, numpy: bool) -> str:
+def _used(error: BaseException, _: _Calls, paths: str) -> list[str]:
+    """Return a line for each dynamic value that JAX names in its message, or on a constructor."""
+    several = re.split(r",? and |, ", paths)
+    constructed = _constructed(error, several)
+    return [constructed] if constructed else [_traced(error, path) for path in several]
+
+
+_LINES: Final[Mapping[str, Callable[..., Iterable[str]]]] = {
+    r"problematic value is .* was passed to the function at path (.+)\.": (
+        lambda _, calls, path: [_not_data(path, calls)]
+    ),
+    r"\AArgument .* is not a valid JAX type": _not_array,
+    "was requested to map its argument": _unmapped,
+    "Attempt to donate the same buffer twice": _donated_twice,
+    "(?:Array|[Bb]uffer) has been deleted": _donated_before,
+    r"depends on the values? of the arguments? (.+)\.\s*(?:See .*)?$": _used,
+}
+"""JAX's messages, each with the function that explains the error, its calls and the groups."""
+
+
+def _traced(error: BaseException, path: str) -> str:
     holder, name, value = _find(path, list(map(locals_of, frames_of(error))), wanted=Tracer)
     cls = type(holder)
     shown = f"{cls.__name__}.{name}" if holder is not None else path
     kind = _fields(cls)[name].type if name in _fields(cls) else None
     shape = getattr(value, "shape", ())
     if shape or (kind is not None and not isinstance(kind, str) and is_array(kind)):
-        if numpy:
+        if isinstance(error, jax.errors.TracerArrayConversionError):
             return f"`{shown}` is traced, so NumPy cannot read it: call `jax.numpy` instead"
         fix = "`jnp.where` and `jax.lax.cond` decide when the program runs"
         return f"`{shown}` is an array, whose values are not known during tracing: {fix}"

@@ -298,15 +298,12 @@ def budget(
         ...         state = step(state, batch)  # doctest: +SKIP
     """
     numbers: dict[str, Any] = dict(zip(_COUNTED, (traces, lowerings, compiles), strict=True))
-    allowed: dict[str, int] = {}
-    for name, number in numbers.items():
-        if number is None:
-            continue
+    allowed = {name: number for name, number in numbers.items() if number is not None}
+    for name, number in allowed.items():
         if not isinstance(number, int) or isinstance(number, bool) or number < 0:
             raise TypeError(
                 f"budget({name}=...) takes a number of 0 or more, or None, got {got(number)}"
             )
-        allowed[name] = number
     if exact and not allowed:
         raise TypeError(
             "budget(exact=True) has no number to compare with\n"

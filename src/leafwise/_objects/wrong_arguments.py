@@ -1,7 +1,6 @@
 """Arguments that a public function does not take: errors that name the right ones."""
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar, cast
 
@@ -22,31 +21,20 @@ def unknown_argument(function: str, name: str, known: Iterable[str]) -> TypeErro
 
 def named(function: F) -> F:
     """Return a function that names the right argument if it is called with a wrong one."""
+    name, code = function.__name__, cast("Any", function).__code__
+    parameters = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         __tracebackhide__ = True
-        try:
-            return function(*args, **kwargs)
-        except TypeError as error:
-            was_entered = cast("Any", error.__traceback__).tb_next is not None
-            clearer = None if was_entered else _error_of(function, args, kwargs)
-            if clearer is None:
-                raise
-            raise clearer from None
+        for argument in kwargs:
+            if argument not in parameters:
+                raise unknown_argument(name, argument, parameters)
+        if args and not code.co_argcount:
+            value = getattr(args[0], "__name__", "...")
+            fix = f"\n  fix: `lw.{name}(of={value})`"
+            is_known = "of" in parameters and value.isidentifier()
+            raise TypeError(f"{name}() takes its arguments by name{fix * is_known}")
+        return function(*args, **kwargs)
 
     return cast("F", call)
-
-
-def _error_of(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypeError | None:
-    parameters, name = inspect.signature(function).parameters, function.__name__
-    unknown = [each for each in kwargs if each not in parameters]
-    if unknown:
-        return unknown_argument(name, unknown[0], parameters)
-    if args and next(iter(parameters.values())).kind is inspect.Parameter.KEYWORD_ONLY:
-        value = getattr(args[0], "__name__", "...")
-        return TypeError(
-            f"{name}() takes its arguments by name"
-            + f"\n  fix: `lw.{name}(of={value})`" * ("of" in parameters and value.isidentifier())
-        )
-    return None
