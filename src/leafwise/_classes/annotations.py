@@ -193,18 +193,9 @@ def resolve(cls: type, name: str, annotation: Any, scopes: list[Mapping[str, Any
     if not isinstance(annotation, str):
         return annotation
     value, unknown = _evaluate_in(cls, annotation, scopes)
-    if _may_hide_mark(annotation, value, unknown):
-        where, instead = f"{cls.__name__}.{name}", f"write `{name}: ... = lw.static_field()`"
-        raise DefinitionError(_unfound(where, annotation, unknown, instead))
+    instead = f"write `{name}: ... = lw.static_field()`"
+    _refuse_unfound(f"{cls.__name__}.{name}", annotation, value, unknown, instead)
     return value
-
-
-def _may_hide_mark(annotation: str, value: Any, unknown: list[str]) -> bool:
-    """Return whether an annotation uses ``Static`` through a name that cannot be found."""
-    # Or `Statik`, or another name that leafwise lacks; the rest may be for type checkers only.
-    names = [*unknown, *re.findall(r"(\w+)\s*\[", annotation)]
-    says = unknown and any(name.startswith("leafwise.") or _is_static(name) for name in names)
-    return bool(says and not (has_mark(value) or has_buried_mark(value)))
 
 
 def _is_static(name: str) -> bool:
@@ -212,14 +203,22 @@ def _is_static(name: str) -> bool:
     return bool(difflib.get_close_matches(word, ["static"], 1, 0.82))  # Statik, but not State
 
 
-def _unfound(where: str, annotation: str, unknown: list[str], instead: str) -> str:
+def _refuse_unfound(
+    where: str, annotation: str, value: Any, unknown: list[str], instead: str
+) -> None:
+    """Raise if an annotation uses ``Static`` through a name that cannot be found."""
+    # Or `Statik`, or another name that leafwise lacks; the rest may be for type checkers only.
+    names = [*unknown, *re.findall(r"(\w+)\s*\[", annotation)]
+    says = unknown and any(name.startswith("leafwise.") or _is_static(name) for name in names)
+    if not says or has_mark(value) or has_buried_mark(value):
+        return
     missing = max(unknown, key=_is_static)
     word, name = missing.rpartition(".")[2], re.split(r"[.(]", where)[-1].rstrip(")")
     fix = f"import it at the top of the module, or {instead}"
     if word != "Static" and _is_static(word):
         right = re.sub(rf"(\w+\.)*{re.escape(word)}", "lw.Static", annotation)
         fix = f"`{name}: {right}`"
-    return (
+    raise DefinitionError(
         f"{where}: cannot tell whether it is static, as {missing!r} "
         f"in its annotation {annotation!r} cannot be found\n  fix: {fix}"
     )
@@ -235,8 +234,7 @@ def annotated_static(
         value, unknown = _evaluate(annotation, scopes)
     if known:  # to be static, from ``static_argnames``
         return has_mark(value)
-    if _may_hide_mark(str(annotation), value, unknown):
-        raise DefinitionError(_unfound(where, annotation, unknown, f"static_argnames={name!r}"))
+    _refuse_unfound(where, str(annotation), value, unknown, f"static_argnames={name!r}")
     if has_buried_mark(value):
         raise DefinitionError(
             f"{where}: Static inside another type has no effect: {annotation}\n"

@@ -271,26 +271,17 @@ class Functions:
         children = [f"self.{name}" for name in names] + ["key.hash_node"] * hash_node
         with_keys = [f"(_lw_path_{name}, self.{name})" for name in names]
         with_keys += ["(_lw_hash_node_path, key.hash_node)"] * hash_node
-        return [
-            "def flatten(self):",
-            *verify,
-            "    try:",
-            *read_key,
-            f"        return {_tuple(children)}, {key}",
-            "    except AttributeError:",
-            "        return _lw_unfinished(self)",
-            "",
-            "def flatten_with_keys(self):",
-            *verify,
-            "    try:",
-            *read_key,
-            f"        return {_tuple(with_keys)}, {key}",
-            "    except AttributeError:",
-            "        children, key = _lw_unfinished(self)",
-            "        return _lw_tuple(_lw_zip(_lw_paths, children)), key",
-            "",
-            *self._unflatten(),
-        ]
+        unfinished = ["        children, key = _lw_unfinished(self)"]
+        unfinished += ["        return _lw_tuple(_lw_zip(_lw_paths, children)), key"]
+        lines: list[str] = []
+        for name, items, otherwise in (
+            ("flatten", children, ["        return _lw_unfinished(self)"]),
+            ("flatten_with_keys", with_keys, unfinished),
+        ):
+            lines += [f"def {name}(self):", *verify, "    try:", *read_key]
+            lines += [f"        return {_tuple(items)}, {key}", "    except AttributeError:"]
+            lines += [*otherwise, ""]
+        return lines + self._unflatten()
 
     def _unflatten(self) -> list[str]:
         names = self.spec.dynamic_names

@@ -82,15 +82,14 @@ def _is_false(verdict: object) -> bool:
     return shape == () and not is_tracer(verdict) and not verdict
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Boxed:
     """A static value on its way to the key, boxed as equinox would warn about its type."""
 
-    __slots__ = ("value",)
-
-    def __init__(self, value: object) -> None:
-        self.value = value
+    value: object
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Converter:
     """The converter that equinox finds in a field's metadata and calls with its value.
 
@@ -98,16 +97,11 @@ class Converter:
     their constructor, and never call it.
     """
 
-    __slots__ = ("definition", "keyed", "options", "owner", "static")
-
-    def __init__(
-        self, definition: dataclasses.Field[Any], options: FieldOptions, *, static: bool
-    ) -> None:
-        self.owner = "field"  # the name of its class, once that exists
-        self.definition = definition
-        self.options = options
-        self.static = static
-        self.keyed = False  # whether instances of the class have a key, which holds their statics
+    definition: dataclasses.Field[Any]
+    options: FieldOptions
+    static: bool
+    owner: str = "field"  # the name of its class, once that exists
+    keyed: bool = False  # whether instances of the class have a key, which holds their statics
 
     def __call__(self, value: Any) -> Any:
         """Return the value to store: prepared and, for a static field, validated."""

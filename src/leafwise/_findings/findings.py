@@ -370,17 +370,15 @@ def covered(intervals: Iterable[tuple[float, float]]) -> float:
 
 def functions_of(events: Iterable[EventRecord]) -> list[FunctionRecord]:
     """Return the totals of each function, or of a line outside them, the longest first."""
-    groups = grouped(events, _function_of)
+    groups = grouped(
+        events, lambda it: (None, line_of(it.site)) if it.eager else (it.name, it.defined)
+    )
     for name in [name for name, where in groups if name is not None and not where]:
         named = [key for key in groups if key[0] == name and key[1]]
         if len(named) == 1:
             groups[named[0]] += groups.pop((name, ""))
     functions = [_function(name, line, several) for (name, line), several in groups.items()]
     return sorted(functions, key=lambda function: -function.total)
-
-
-def _function_of(event: EventRecord) -> tuple[str | None, str]:
-    return (None, line_of(event.site)) if event.eager else (event.name, event.defined)
 
 
 def _function(name: str | None, where: str, events: list[EventRecord]) -> FunctionRecord:

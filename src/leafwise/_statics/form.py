@@ -7,6 +7,7 @@ form is valid only while the value is alive, because of the ``id``s.
 """
 
 import collections
+import dataclasses
 import datetime
 import decimal
 import enum
@@ -42,14 +43,12 @@ from leafwise._statics.fold import Fold, Policy, Reader
 from leafwise.errors import StaticFinding, StaticMutatedError
 
 
+@dataclasses.dataclass(slots=True, eq=False, repr=False)
 class Opaque:
     """An object in a form, after its type, that compares by its own ``==``."""
 
-    __slots__ = ("_hash", "_value")
-
-    def __init__(self, value: Any, hashed: int) -> None:
-        self._value = value
-        self._hash = hashed
+    _value: Any
+    _hash: int
 
     def __hash__(self) -> int:
         return self._hash
@@ -93,14 +92,12 @@ def _form_or_none(value: Any) -> tuple[Any, ...] | None:
     return None if fold.findings else fold.form
 
 
+@dataclasses.dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class Digest:
     """The hash of the form of an object that can change, shared by all live keys."""
 
-    __slots__ = ("__weakref__", "digest", "value")
-
-    def __init__(self, value: Any, digest: int) -> None:
-        self.value = value  # kept alive, so that no other object gets its id
-        self.digest = digest
+    value: Any  # kept alive, so that no other object gets its id
+    digest: int
 
 
 _RECORDS: Final[weakref.WeakValueDictionary[int, Digest]] = weakref.WeakValueDictionary()

@@ -9,6 +9,7 @@ import numpy as np
 from jax import core
 
 from leafwise._objects.classes import is_a, module_of
+from leafwise._objects.interrupts import or_default
 from leafwise._objects.text import got, shorten
 from leafwise._trees.equality import same_entry
 
@@ -209,10 +210,7 @@ _ARRAYS: Final[set[type]] = set()
 """The types of JAX arrays met so far; in practice only one."""
 
 _KINDS: Final[dict[type, LeafKind]] = {
-    bool: LeafKind.PYTHON_SCALAR,
-    int: LeafKind.PYTHON_SCALAR,
-    float: LeafKind.PYTHON_SCALAR,
-    complex: LeafKind.PYTHON_SCALAR,
+    **dict.fromkeys((bool, int, float, complex), LeafKind.PYTHON_SCALAR),
     np.ndarray: LeafKind.NUMPY_ARRAY,
 }
 LEAF_TYPES: Final = _KINDS.keys()
@@ -246,13 +244,11 @@ _KEPT_ALIVE: Final = frozenset({"jax", "jaxlib", "numpy", "ml_dtypes"})
 _REFUSED: Final = frozenset({LeafKind.INVALID, LeafKind.SHAPE_DTYPE_STRUCT})
 
 
+@or_default(None)  # JAX does not have the dtype
 def _sometimes_taken(value: Any) -> Leaf | None:
     """Return the `Leaf` of an array subclass, masked say, that JAX accepts after a plain array."""
     if not is_a(value, np.ndarray):
         return None
-    try:
-        plain = np.asarray(value).view(np.ndarray)
-        aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
-    except TypeError:  # JAX does not have the dtype
-        return None
+    plain = np.asarray(value).view(np.ndarray)
+    aval = jax.typeof(plain.astype(plain.dtype.newbyteorder("=")))
     return Leaf(LeafKind.OTHER, aval, value.dtype)

@@ -17,6 +17,7 @@ import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from leafwise._objects.interrupts import or_default
 from leafwise.errors import CannotBuildError
 from leafwise.testing.strategies._constructor import FieldContext, origin_of
 
@@ -219,11 +220,9 @@ def _shape_strategy(shape: Any) -> Strategy:
     )
 
 
+@or_default(default=False)  # it is not a dtype
 def _is_key_dtype(dtype: Any) -> bool:
-    try:
-        return bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
-    except TypeError:  # it is not a dtype
-        return False
+    return bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 @functools.lru_cache(maxsize=500)  # making one is slower than drawing from it
