@@ -174,6 +174,10 @@ _Calls: TypeAlias = Sequence[Mapping[str, Any]]
 """The arguments of the calls that may have raised an error, by parameter name."""
 
 
+def _at_path(_: BaseException, calls: _Calls, path: str) -> list[str]:
+    return [_not_data(path, calls)]
+
+
 def _not_array(error: BaseException, _: _Calls) -> Iterator[str]:
     """Yield a line on the argument of ``jax.vjp(f, Model())`` that is not an array."""
     refused = [*map(locals_of(frames_of(error)[0]).get, ("x", "arg"))]
@@ -381,9 +385,7 @@ def _used(error: BaseException, _: _Calls, paths: str) -> list[str]:
 
 
 _LINES: Final[Mapping[str, Callable[..., Iterable[str]]]] = {
-    r"problematic value is .* was passed to the function at path (.+)\.": (
-        lambda _, calls, path: [_not_data(path, calls)]
-    ),
+    r"problematic value is .* was passed to the function at path (.+)\.": _at_path,
     r"\AArgument .* is not a valid JAX type": _not_array,
     "was requested to map its argument": _unmapped,
     "Attempt to donate the same buffer twice": _donated_twice,

@@ -530,7 +530,7 @@ _PLAIN: Final[frozenset[type]] = frozenset(
 _SINGLE: Final = ("plain", "dtype", "identity")
 """The kinds whose equal values are interchangeable, or whose values are never equal."""
 _BY_EQUALITY: Final = (pathlib.PurePath, jax.P, jax.sharding.Sharding)
-_READ_BY_EQUALITY: Final = _exact(lambda value: (type(value), value))
+_READ_BY_EQUALITY: Final = _exact(lambda value: (value.__class__, value))
 _BY_CLASS: Final[tuple[tuple[Any, _EntryReader], ...]] = (
     ((Tracer, *weakref.ProxyTypes), _whole),
     (jax.Array, _array),  # jnp.ones(3)

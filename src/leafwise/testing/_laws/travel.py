@@ -180,6 +180,10 @@ def _jit(function: Function, x: Any) -> Any:
     return x  # `eval_shape` already checks the result
 
 
+def _checkpoint(function: Function, x: Any) -> Any:
+    return jax.checkpoint(function)(x)
+
+
 def _grad(function: Function, x: Any) -> Any:
     def total(tree: Any) -> Any:
         leaves = jax.tree_util.tree_leaves(function(tree))
@@ -206,7 +210,7 @@ _TRANSFORMATIONS: Final[dict[str, tuple[Callable[[Function, Any], Any], bool]]] 
     "jax.eval_shape": (jax.eval_shape, False),
     "jax.grad": (_grad, False),
     "lax.scan": (_scan, False),
-    "jax.checkpoint": (lambda function, x: jax.checkpoint(function)(x), True),
+    "jax.checkpoint": (_checkpoint, True),
 }
 """How each is called, mostly just traced, and whether it returns the leaves it was given."""
 
