@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import jax
 import numpy as np
 
+from leafwise._findings.reasons import Passing, how_to_pass
 from leafwise._objects.attributes import (
     compares_by_identity,
     hides_attributes,
@@ -120,20 +121,14 @@ class Way(StrEnum):
 def way_of(value: Any) -> Way:
     """Return how a value can be passed."""
     kind: Any = type(value)
-    if value is MISSING or _is_number(value):
-        return Way.ARGUMENT
-    leaves = [] if hides_attributes(type(value)) else jax.tree.leaves(value)
-    if leaves and all(map(_is_number, leaves)):
+    leaves = [] if hides_attributes(kind) else jax.tree.leaves(value)
+    if value is MISSING or (leaves and how_to_pass(*leaves) is not Passing.STATIC):
         return Way.ARGUMENT
     is_function = is_callable(value) and hasattr(value, "__name__")
     if is_function or is_a(value, Enum | type | None) or not compares_by_identity(kind):
         hash(value)
         return Way.STATIC
     return Way.PYTREE
-
-
-def _is_number(value: Any) -> bool:
-    return is_a(value, _NUMBERS) and not is_a(value, bool | Enum)
 
 
 def lines_of(way: Way, function: str, name: str) -> tuple[str, str]:

@@ -8,7 +8,6 @@ import inspect
 import itertools
 import re
 import types
-from collections.abc import Iterable
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -68,13 +67,14 @@ def value_use(function: Any, path: str, seen: list[Any] | None = None) -> Use | 
     nodes.sort(key=attrgetter("lineno", "col_offset"))
     held, kept = {path}, set[Any](ast.walk(definition.args))
     for node in nodes:
-        if _binds(node) and node not in kept:  # `n = 3`, `lambda n: ...`
+        is_stored = isinstance(getattr(node, "ctx", None), ast.Store)
+        if (is_stored or isinstance(node, ast.arg)) and node not in kept:  # `n = 3`, `lambda n: 0`
             bound = getattr(node, "arg", None) or ast.unparse(node)
             held -= {each for each in held if f"{each}.".startswith(f"{bound}.")}
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
         part = getattr(node, "test", node.value if isinstance(node, ast.Assign) else None)
         parts = ast.iter_child_nodes(node) if part is None else [part]
-        if not _holds(parts, held):
+        if not any(_holds(each, held) for each in parts):
             continue
         if what := f"`{name}`" if _OF_VALUES.fullmatch(name) else _NEEDING.get(type(node), ""):
             return Use(what, Site(code.co_filename, node.lineno, ""))
@@ -87,7 +87,7 @@ def value_use(function: Any, path: str, seen: list[Any] | None = None) -> Use | 
         if inspect.isfunction(inner) and isinstance(node, ast.Call):  # `helper(x, n)`
             given = zip(inner.__code__.co_varnames, node.args, strict=False)
             for name, value in (*given, *((str(word.arg), word.value) for word in node.keywords)):
-                if _holds([value], held) and (use := value_use(inner, name, seen)):
+                if _holds(value, held) and (use := value_use(inner, name, seen)):
                     return use
     return None
 
@@ -105,21 +105,13 @@ _OF_VALUES: Final = re.compile(
 """What needs numbers, and raises for a tracer."""
 
 
-def _binds(node: ast.AST) -> bool:
-    return isinstance(node, ast.arg) or isinstance(getattr(node, "ctx", None), ast.Store)
-
-
-def _holds(nodes: Iterable[ast.AST], held: set[str]) -> bool:
-    """Return whether one of some expressions is computed from the values that are held."""
-    for node in nodes:
-        is_identity = isinstance(getattr(node, "ops", [0])[0], ast.Is | ast.IsNot)  # `n is None`
-        inner = (
-            ast.iter_child_nodes(node) if isinstance(node, _COMPUTED) and not is_identity else ()
-        )
-        is_name = isinstance(node, ast.Name | ast.Attribute)
-        if (is_name and ast.unparse(node) in held) or _holds(inner, held):
-            return True
-    return False
+def _holds(node: ast.AST, held: set[str]) -> bool:
+    """Return whether an expression is computed from the values that are held."""
+    if isinstance(node, ast.Name | ast.Attribute):
+        return ast.unparse(node) in held
+    is_identity = isinstance(getattr(node, "ops", [0])[0], ast.Is | ast.IsNot)  # `n is None`
+    parts = ast.iter_child_nodes(node) if isinstance(node, _COMPUTED) and not is_identity else ()
+    return any(_holds(part, held) for part in parts)
 
 
 _COMPUTED: Final = (ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.Tuple, ast.keyword)

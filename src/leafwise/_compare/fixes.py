@@ -144,10 +144,12 @@ def _aux_data(reason: Reason) -> Advice:
 
 def _dtype(reason: Reason) -> Advice:
     """Word the fix for two dtypes: convert to the one that holds both, never to a narrower one."""
-    earlier, later = sides = _sides_of(reason)
+    before, after, *numbers = reason.details
+    mine, its = numbers or (None, None)
+    earlier, later = sides = Side(before, mine, is_earlier=True), Side(after, its, is_earlier=False)
     name = _name_in_code(reason.path)
     try:
-        dtype = _common_dtype(earlier.leaf, later.leaf)
+        dtype = _common_dtype(before, after)
         # `step(1)`, then `step(1.0)`; outside `jit`, JAX gives Python scalars a dtype.
         if all(isinstance(side.leaf.stored, type) for side in sides):
             narrow, wide = (earlier, later) if dtype == later.leaf.dtype else (later, earlier)
@@ -161,7 +163,7 @@ def _dtype(reason: Reason) -> Advice:
         return fix("use one dtype: each one compiles its own program")
     words, _, code, names = zip(*fixes, strict=True)
     functions = tuple(map("".join, zip(*code, strict=True)))
-    text = " and ".join(words) + _or_keep(earlier.leaf, later.leaf)
+    text = " and ".join(words) + _or_keep(before, after)
     return Advice("", Fix(text, Act.CONVERT, functions, sum(names, ())))
 
 
@@ -175,12 +177,6 @@ def _or_keep(before: Leaf, after: Leaf) -> str:
         f"; or keep {before.dtype}: where it becomes {after.dtype}, `.astype(jnp.{before.dtype})`, "
         "or a Python number, which does not promote it"
     )
-
-
-def _sides_of(reason: Reason) -> tuple[Side, Side]:
-    before, after, *numbers = reason.details
-    mine, its = numbers or (None, None)
-    return Side(before, mine, is_earlier=True), Side(after, its, is_earlier=False)
 
 
 def _common_dtype(before: Leaf, after: Leaf) -> Any:
@@ -198,11 +194,6 @@ def _name_in_code(path: str) -> str:
     path = re.sub(r"^kwargs\['(\w+)'\]", r"\1", path)
     path = re.sub(r"^(args|kwargs)\[[^]]*\]", "x", path)
     return "x" if "[<" in path else path or "x"  # JAX numbers the children of some classes
-
-
-def _weak_type(reason: Reason) -> Advice:
-    weak = next(side for side in _sides_of(reason) if side.leaf.weak_type)
-    return Advice("", weak.converted(weak.leaf.dtype, _name_in_code(reason.path)))
 
 
 def _config(reason: Reason) -> Advice:
@@ -590,7 +581,6 @@ class Cause(Enum):
     RAW_KEY = fix(
         "create keys the same way: `jax.random.key` in every call, or `PRNGKey` in every call"
     )
-    WEAK_TYPE = member(_weak_type)
     OTHER_RESULTS = fix("use the same type in every call: the calls return different types, too")
     VARYING = fix("make it vary along the same axes in every call, with `jax.lax.pcast`")
     SHARDING = fix(

@@ -1,6 +1,7 @@
 """The differences between two trees, path by path, and what JAX does about them."""
 
 import dataclasses
+import itertools
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
@@ -223,7 +224,7 @@ def _static_reasons(
     """Compare the statics of two nodes of one class: by a leafwise key, or else as `other`."""
     earlier = dict(zip(mine.names, mine.values, strict=True))
     later = dict(zip(its.names, its.values, strict=True))
-    attributes = _attributes(earlier), _attributes(later)
+    attributes = [_attributes(statics) for statics in (earlier, later)]
     if attributes[0] and list(attributes[0]) == list(attributes[1]):
         del earlier[".attributes"], later[".attributes"]
         for name, value in attributes[0].items():
@@ -237,22 +238,28 @@ def _static_reasons(
 
 def _attributes(statics: Mapping[str, Any]) -> dict[str, Any]:
     """Return, by path, the attributes that flax.nnx lists next to the nodes of a graph."""
-    values: dict[str, Any] = {}
     try:
         nodes, attributes = iter(statics[".nodes"]), iter(statics[".attributes"])
-
-        def add(path: str) -> None:
-            for _ in range(getattr(next(nodes), "num_attributes", 0)):
-                name, kind = next(attributes)
-                step = f"{path}[{name}]" if isinstance(name, int) else f"{path}.{name}"
-                values[step] = getattr(kind, "value", None)
-                if type(kind).__name__ == "NodeAttr":
-                    add(step)
-
-        add("")
-    except (KeyError, TypeError, ValueError, StopIteration):  # not a flax.nnx graph
+        _, *parts = nnx_parts(nodes, attributes, "")
+    except (KeyError, TypeError, ValueError):  # not a flax.nnx graph
         return {}
+    values = {path: getattr(part, "value", None) for path, part in parts}
     return values if len(values) == len(statics[".attributes"]) else {}
+
+
+def nnx_parts(
+    nodes: Iterator[Any], attributes: Iterator[Any], path: str
+) -> Iterator[tuple[str, Any]]:
+    """Yield the parts in the flat description of a flax.nnx graph, each with its path."""
+    node = next(nodes, None)
+    yield path, node
+    for name, attribute in itertools.islice(attributes, getattr(node, "num_attributes", 0)):
+        is_name = isinstance(name, str) and name.isidentifier()
+        step = path + (f".{name}" if is_name else f"[{name!r}]")
+        if type(attribute).__name__ == "NodeAttr":
+            yield from nnx_parts(nodes, attributes, step)
+        else:
+            yield step, attribute
 
 
 def _data_reasons(path: str, mine: Node, its: Node) -> Iterator[Reason]:
@@ -314,7 +321,7 @@ def aval_reasons(path: str, mine: Leaf, its: Leaf) -> list[Reason]:
         reasons.append(Reason(path, ReasonKind.DTYPE, retrace, *dtypes, Cause.DTYPE, leaves))
     elif mine.weak_type != its.weak_type:
         texts = Verbatim(mine), Verbatim(its)
-        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.WEAK_TYPE, leaves))
+        reasons.append(Reason(path, ReasonKind.WEAK_TYPE, retrace, *texts, Cause.DTYPE, leaves))
     axes = varying_axes(mine.aval), varying_axes(its.aval)
     if axes[0] != axes[1]:
         reasons.append(Reason(path, ReasonKind.VARYING, retrace, *axes, Cause.VARYING))

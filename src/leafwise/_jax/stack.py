@@ -309,27 +309,20 @@ def _functions_around() -> dict[int, str]:
 
 def _functions_inside() -> dict[int, str]:
     texts: dict[int, str] = {}
-    todo: list[Any] = list(inside("core").trace_ctx.trace.frame.tracing_eqns)
+    core = inside("core")
+    todo: list[Any] = list(core.trace_ctx.trace.frame.tracing_eqns)
     seen = set[int]()
     while todo:
         equation = todo.pop()
         if isinstance(equation, types.FunctionType):  # a reference
             equation = equation()
-        for jaxpr in _jaxprs_in(equation):
+        for jaxpr in core.jaxprs_in_params({} if equation is None else equation.params):
             if id(jaxpr) not in seen:  # one that is called twice is one
                 seen.add(id(jaxpr))
                 text: str = jaxpr.debug_info.func_src_info
                 texts[id(text)] = text
                 todo += jaxpr.eqns
     return texts
-
-
-def _jaxprs_in(equation: Any) -> Iterator[Any]:
-    for value in () if equation is None else equation.params.values():
-        for part in value if isinstance(value, tuple | list) else (value,):
-            jaxpr: Any = getattr(part, "jaxpr", part)
-            if hasattr(jaxpr, "eqns"):
-                yield jaxpr
 
 
 def _probe() -> dict[Internal, bool]:

@@ -4,16 +4,16 @@ import contextlib
 import dataclasses
 import functools
 import inspect
-import itertools
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 import jax
 
 from leafwise._classes.annotations import annotated_static, function_scopes, without_marks
 from leafwise._classes.registry import is_checking
 from leafwise._compare.signature import Signature, StaticArguments, labels_of, record
+from leafwise._compare.tree_differences import nnx_parts
 from leafwise._objects.attributes import in_class, is_bound_method, wrapped_by
 from leafwise._statics.findings import of_argument
 from leafwise._statics.key import ArgumentOwner, KeyTable, StaticKey, argument_value, key_of, verify
@@ -119,24 +119,14 @@ def _names_of_nnx(args: Sequence[Any], labels: Mapping[str, str]) -> dict[str, s
             with contextlib.suppress(Exception):  # of another flax
                 path, name = f"args[{place}].states[0]", labels[f"args[{place}]"]
                 graph, (values,) = argument.graphdef, argument.states
-                steps = _variables(iter(graph.nodes), iter(graph.attributes), name)
-                pairs = enumerate(zip(values, steps, strict=True))
+                parts = nnx_parts(iter(graph.nodes), iter(graph.attributes), name)
+                kept = (step for step, part in parts if type(part).__name__ in _HOLDING)
+                pairs = enumerate(zip(values, kept, strict=True))
                 names |= {f"{path}[{at}]": step for at, (_, step) in pairs} | {path: name}
     return names
 
 
-def _variables(nodes: Iterator[Any], attributes: Iterator[Any], path: str) -> Iterator[str]:
-    """Yield the paths of the variables in flax's flat description of a module, in its order."""
-    node = next(nodes)
-    if type(node).__name__ == "VariableDef":
-        yield path
-    for name, attribute in itertools.islice(attributes, getattr(node, "num_attributes", 0)):
-        is_name = isinstance(name, str) and name.isidentifier()
-        step = path + (f".{name}" if is_name else f"[{name!r}]")
-        if type(attribute).__name__ == "NodeAttr":
-            yield from _variables(nodes, attributes, step)
-        elif type(attribute).__name__ == "LeafAttr":
-            yield step
+_HOLDING: Final = ("VariableDef", "LeafAttr")  # parts of an nnx module with arrays
 
 
 def jitted_name(fun: Callable[..., Any]) -> str:
@@ -201,20 +191,16 @@ def static_arguments(
         parameters = list(inspect.signature(fun).parameters.values())
     except (TypeError, ValueError):
         return given
-    either, count = inspect.Parameter.POSITIONAL_OR_KEYWORD, len(parameters)
-    from_start = {number + count if -count <= number < 0 else number for number in given.numbers}
+    from_start = given.resolved(len(parameters))
     given = StaticArguments(tuple(sorted(from_start)), tuple(sorted(given.names)))
     if (numbers is None) == (names is None):
         return given
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    both = {place: each.name for place, each in enumerate(parameters) if each.kind is either}
     if names is None:
-        chosen = [parameters[number] for number in given.numbers if number < count]
-        named = sorted(each.name for each in chosen if each.kind is either)
+        named = sorted(both[number] for number in given.numbers if number in both)
         return StaticArguments(given.numbers, tuple(named))
-    places = [
-        place
-        for place, each in enumerate(parameters)
-        if each.kind is either and each.name in given.names
-    ]
+    places = (place for place, name in both.items() if name in given.names)
     return StaticArguments(tuple(places), given.names)
 
 

@@ -30,7 +30,7 @@ from leafwise._objects.source.call_site import (
     position_of,
     user_frame,
 )
-from leafwise._objects.source.code import names_of
+from leafwise._objects.source.code import find_by_name, names_of
 from leafwise._objects.source.names import chains_within, names_stored, value_of
 from leafwise._objects.stand_ins import MISSING
 
@@ -39,7 +39,7 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     """Return the fix that compiles the call a frame is making once, with code if it is certain."""
     text, tree = ("", None) if frame is None else _call(frame)
     functions = [node.func for node in ast.walk(tree or ast.Pass()) if isinstance(node, ast.Call)]
-    if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(map(_name, functions)):
+    if is_jit_off() or _needs_values(frame) or not _VALUES.isdisjoint(map(name_in, functions)):
         return Fix()
     if frame is None or tree is None or not (arguments := _arguments(frame, tree)):
         watch = "no side effects, reads nothing that changes, and uses no array in `if` or `range`"
@@ -48,7 +48,7 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     jit, before = "jax.jit", "import jax; "
     if id(jax) in names or id(jax.jit) in names:
         jit, before = names.get(id(jax.jit)) or f"{names[id(jax)]}.jit", ""
-    jitted = f"jitted_{_name(tree.func) or 'call'}"
+    jitted = f"jitted_{name_in(tree.func) or 'call'}"
     text = text if [*arguments] == [*arguments.values()] else ast.unparse(tree)
     code = f"{before}{jitted} = {jit}(lambda {', '.join(arguments)}: {text})"
     call = f"{jitted}({', '.join(arguments.values())})"
@@ -77,9 +77,12 @@ def _arguments(frame: types.FrameType, tree: ast.Call) -> dict[str, str]:
     if frame.f_code.co_name != "<module>":  # code elsewhere does not see its variables
         scope = {name: value for name, value in scope.items() if name not in variables}
     parts = [part for node in ast.iter_child_nodes(tree) for part in ast.walk(node)]
+    function, homes = _value(tree.func, scope), ("jax.lax", "jax.scipy.optimize")
+    name = names_of(function)[1]  # `jax.tree.map` traces nothing
     is_certain = (
         frame.f_code.co_name != "<lambda>"
-        and _is_tracing(_value(tree.func, scope))
+        and name in _TRACING
+        and any(find_by_name(home, name) is function for home in homes)
         and all(names.count(name) == 1 for name, text in arguments.items() if name != text)
         and all(_is_traceable(part, scope, arguments) for part in parts)
         and all(
@@ -89,17 +92,10 @@ def _arguments(frame: types.FrameType, tree: ast.Call) -> dict[str, str]:
     return arguments if is_certain else {}
 
 
-def _is_tracing(function: Any) -> bool:
-    """Return whether a function is one of JAX that traces those it is given."""
-    name = names_of(function)[1]
-    is_lax = getattr(jax.lax, name or "_", function) is function  # `jax.tree.map` traces nothing
-    return _package(function) in _JAX and name in _TRACING and is_lax
-
-
 def _is_traceable(node: ast.AST, scope: Mapping[str, Any], dynamic: Collection[str]) -> bool:
     """Return whether a node of a call takes tracers: ``x[0] * 2``, not ``x[mask]`` or ``if``."""
     if isinstance(node, ast.Call):
-        value, name = _value(node.func, scope), _name(node.func)
+        value, name = _value(node.func, scope), name_in(node.func)
         is_method = value is MISSING and isinstance(node.func, ast.Attribute) and name in _METHODS
         # Traced so far with the values of the variables around it.
         is_own = isinstance(value, types.FunctionType) and free_names(node).isdisjoint(dynamic)
@@ -124,17 +120,13 @@ def _stays(
         return is_known or _package(value) in _JAX or _is_plain(value)
     if value in seen or not _is_plain((*defaults_of(value).values(),)):
         return value in seen
-    code = value.__code__
-    reads = {chain.name: value_of(chain._replace(steps=()), value) for chain in chains_within(code)}
-    names = reads.items()
-    is_pure = not any(map(names_stored, _codes_in(code)))
-    return is_pure and all(_stays(*pair, file, bound, (*seen, value)) for pair in names)
-
-
-def _codes_in(code: types.CodeType) -> list[types.CodeType]:
-    """Return a code object with those of all functions inside it."""
-    inner = [const for const in code.co_consts if isinstance(const, types.CodeType)]
-    return [code, *itertools.chain.from_iterable(map(_codes_in, inner))]
+    codes = [value.__code__]
+    for code in codes:  # with the functions inside it
+        codes += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+    chains = {chain.name: chain._replace(steps=()) for chain in chains_within(codes[0])}
+    reads = ((name, value_of(chain, value)) for name, chain in chains.items())
+    is_pure = not any(map(names_stored, codes))
+    return is_pure and all(_stays(*pair, file, bound, (*seen, value)) for pair in reads)
 
 
 @functools.lru_cache(maxsize=16)
@@ -188,7 +180,8 @@ _SIZING: Final = frozenset({"arange", "nonzero", "repeat", "split", "unique"})
 _COMPUTING: Final = (len, zip, enumerate, range, tuple, list, dict, isinstance, abs, sum)
 
 
-def _name(function: ast.expr) -> str:
+def name_in(function: ast.AST) -> str:
+    """Return the last name of an expression: ``jit`` for ``jax.jit``; empty if it has none."""
     return getattr(function, "attr", getattr(function, "id", ""))
 
 

@@ -325,20 +325,13 @@ def _functions(
         yield "fun", running.fun
     if frame is None or frame.f_globals.get("__name__") == "jax._src.api":
         return  # `grad` and the like run a function eagerly, outside any program
-    for name, value in _arguments(frame):
-        if callable(value) and not isinstance(value, type) and _is_users(value):
-            yield name, value
-
-
-def _arguments(frame: types.FrameType) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments of a frame, those in a tuple or a list one by one."""
     code, variables = frame.f_code, frame.f_locals
     for name in (*parameters(code), *code.co_freevars):
         value = variables.get(name)
-        if isinstance(value, tuple | list):
-            yield from ((f"{name}[{at}]", item) for at, item in enumerate(value))
-        else:
-            yield name, value
+        items: Any = value if isinstance(value, tuple | list) else (value,)
+        for at, item in enumerate(items):
+            if callable(item) and not isinstance(item, type) and _is_users(item):
+                yield f"{name}[{at}]" if items is value else name, item
 
 
 def _is_users(value: Any) -> bool:

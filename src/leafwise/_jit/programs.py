@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from leafwise._captures.places import PlaceKey
 from leafwise._captures.reads import Captured, Observation, Read, names_in, reachable
 from leafwise._captures.uses import host_call, value_use
-from leafwise._compare.fixes import (
-    FIRST,
-    Cause,
-    fix_in_code,
-    fix_through_package,
-    sharded_first,
-)
+from leafwise._compare.fixes import FIRST, Cause, fix_in_code, fix_through_package, sharded_first
 from leafwise._compare.signature import Signature, nearest
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
@@ -147,6 +141,12 @@ class ProgramEntry:
     def is_compiled(self) -> bool:
         """Whether JAX has compiled it for calls of the function itself."""
         return self.ran and not self.role and self.compile_seconds > 0
+
+    def replace(self, reason: Reason, cause: Cause | Advice) -> None:
+        """Replace the cause of a reason."""
+        known = self.explanation.reasons
+        reasons = tuple(each._replace(cause=cause) if each is reason else each for each in known)
+        self.explanation = dataclasses.replace(self.explanation, reasons=reasons)
 
     def view(self, name: str, lower: Callable[..., Any]) -> Program:
         """Return its public view; `lower` lowers the function when that is asked for."""
@@ -442,9 +442,9 @@ class ProgramLog:
         nearest = program.explanation.nearest
         earlier = {} if nearest is None else self.programs[nearest].given
         changes = {name: (earlier[name], values[name]) for name in values if name in earlier}
-        reasons: list[Reason] = []
-        is_intended = all(map(_is_sentence, program.explanation.reasons))
-        for reason in program.explanation.reasons:
+        reasons = program.explanation.reasons
+        is_intended = all(map(_is_sentence, reasons))
+        for reason in reasons:
             pair = reason.before, reason.after
             # The user cannot change how it calls: a fix has to be in what the line names.
             name = next((name for name, change in changes.items() if change == pair), "")
@@ -452,18 +452,15 @@ class ProgramLog:
             if fix and name not in str(fix):  # in the user's own name
                 fix = fix._replace(words=f"{fix.words} (`{name}` here)")
             fix = Fix(act=Act.NOTHING) if is_intended else fix
-            reasons.append(reason._replace(cause=Advice(reason.change, fix)))
-        program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
+            program.replace(reason, Advice(reason.change, fix))
 
     def note_mapped(self, program: ProgramEntry, mapping: Mapping[str, Any]) -> None:
         """Record what a user can do about an argument that a `jax.pmap` returns sharded."""
         leaves = {} if program.signature is None else program.signature.leaves
-        reasons = list(program.explanation.reasons)
-        for at, reason in enumerate(reasons):
+        for reason in program.explanation.reasons:
             if reason.cause is Cause.SHARDING and reason.path in leaves:
                 fix = sharded_first(mapping, reason.path, leaves[reason.path].sharding)
-                reasons[at] = reason._replace(cause=Advice(reason.change, fix))
-        program.explanation = dataclasses.replace(program.explanation, reasons=tuple(reasons))
+                program.replace(reason, Advice(reason.change, fix))
 
     def note_results(self, program: ProgramEntry, results: tuple[Any, ...]) -> None:
         """Record the results of a program: if they differ, converting an argument is not a fix."""
@@ -472,12 +469,9 @@ class ProgramLog:
         earlier = None if nearest is None else self.programs[nearest].results
         if earlier is None or earlier == results:
             return
-        causes = (Cause.DTYPE, Cause.WEAK_TYPE)
-        reasons = tuple(
-            reason._replace(cause=Cause.OTHER_RESULTS) if reason.cause in causes else reason
-            for reason in program.explanation.reasons
-        )
-        program.explanation = dataclasses.replace(program.explanation, reasons=reasons)
+        for reason in program.explanation.reasons:
+            if reason.cause is Cause.DTYPE:
+                program.replace(reason, Cause.OTHER_RESULTS)
 
     def forget(self) -> None:
         """Drop all programs, as after `clear_cache`."""

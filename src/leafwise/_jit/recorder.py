@@ -295,12 +295,14 @@ def _event(
     is_first: bool,
 ) -> Event:
     call, thread = work.call, threading.current_thread()
-    fun = log.callee.find() if log is not None else None
+    fun: Any = log.callee.find() if log is not None else None
     if call is not None:
         fun = function_behind(call.fun if fun is None else fun, call.args)
     start = outer_call(call.frame if call is not None else inspect.currentframe())
     site, via = sites_of(start)
-    via = None if _is_users(fun) else via
+    code = getattr(inspect.unwrap(fun), "__code__", None)
+    if code is not None and is_users_file(code.co_filename):
+        via = None  # the package only wraps `jax.jit`
     if is_first and log is not None and program is not None and call:
         if via is not None:
             log.note_package(program, given_in(user_frame(start)))
@@ -343,12 +345,6 @@ def _miss(raw: RawEvent) -> str:
             inputs = record(work.call.args, work.call.kwargs, StaticArguments(*work.call.statics))
             before = parts_before(work.call.fun, inputs, raw.cache.parts)
     return raw.cache.reason(before)
-
-
-def _is_users(fun: Any) -> bool:
-    """Return whether a function is in the user's files, so that its caller only wraps `jax.jit`."""
-    code = getattr(inspect.unwrap(fun), "__code__", None) if fun is not None else None
-    return code is not None and is_users_file(code.co_filename)
 
 
 def _is_eager(name: str, fun: Callable[..., Any] | None, work: Work) -> bool:

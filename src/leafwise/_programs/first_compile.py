@@ -157,12 +157,8 @@ def _runs(counts: Mapping[Statement, int]) -> int:
 
 def _library(inside: _LoopOperations) -> str:
     """Return the library whose layers a loop calls, if it has its own loop for layers, or ""."""
-    folders = {
-        part
-        for one in inside.own[inside.largest]
-        for frame in one.frames
-        for part in Path(frame.file).parts
-    }
+    files = {frame.file for one in inside.own[inside.largest] for frame in one.frames}
+    folders = {part for file in files for part in Path(file).parts}
     return next((name for name in LAYER_LOOPS if name in folders), "")
 
 

@@ -140,13 +140,6 @@ class FindingCode(NamedTuple):
                 reasons = (reason for reason in program.reasons if reason.fix.act is act)
                 yield from ((program, call, reason) for reason in reasons)
 
-    def earlier_calls(self, call: ast.Call, where: str) -> Iterator[tuple[Code, ast.Call]]:
-        """Yield the calls of the same function at a line, that of the earlier call."""
-        for code, node, line in _nodes_of(where, self.script):
-            is_same = isinstance(node, ast.Call) and ast.dump(node.func) == ast.dump(call.func)
-            if is_same and node.lineno <= line <= (node.end_lineno or 0):
-                yield code, node
-
     def argument(self, program: ProgramEvents, call: ast.Call, name: str) -> ast.expr | None:
         """Return the argument that a call passes for a parameter of the program's function."""
         for keyword in call.keywords:
@@ -193,7 +186,10 @@ def _convert(source: FindingCode) -> Iterator[Replacement]:
         before, after = reason.fix.code
         earlier = program.explained.earlier
         calls = [(source.code, call, after if earlier else before or after)]
-        calls += [(code, node, before) for code, node in source.earlier_calls(call, earlier)]
+        for code, node, line in _nodes_of(earlier, source.script):
+            is_same = isinstance(node, ast.Call) and ast.dump(node.func) == ast.dump(call.func)
+            if is_same and node.lineno <= line <= (node.end_lineno or 0):
+                calls.append((code, node, before))
         for code, node, function in calls:
             argument = source.argument(program, node, reason.path)
             has_jnp = any(getattr(part, "asname", "") == "jnp" for part in code.nodes)

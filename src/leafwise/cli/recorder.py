@@ -40,7 +40,7 @@ from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switc
 from leafwise._jit.callee import code_id, definition
 from leafwise._jit.jax_errors import section_for
 from leafwise._jit.jit import AUDITS, jit_with_log
-from leafwise._jit.jitted_call import jit_once_fix
+from leafwise._jit.jitted_call import jit_once_fix, name_in
 from leafwise._jit.outside import SeenFunction
 from leafwise._jit.programs import ProgramEntry
 from leafwise._jit.recorder import Event, follow_functions, unwatch_events, watch_events
@@ -219,8 +219,8 @@ class Recorder(CaptureChecks):
         earlier = None if program is None or program.earlier == site else program.earlier
         if program is not None:
             if why is not None and file and not is_repeat:
-                known = self._made_by_package(event.fun, event, program, frame)
-                recreated, reasons = known or self._recreated(event.fun, event, program)
+                known = self._made_by_package(event, program, frame)
+                recreated, reasons = known or self._recreated(event, program)
             if why is not None and not program.ran:  # it never ran before
                 why = dataclasses.replace(why, nearest=None)
         return EventRecord(
@@ -266,14 +266,14 @@ class Recorder(CaptureChecks):
         return jit_once_fix(frame) if is_last else None
 
     def _made_by_package(
-        self, fun: Any, event: Event, program: ProgramEntry, frame: types.FrameType | None
+        self, event: Event, program: ProgramEntry, frame: types.FrameType | None
     ) -> tuple[str, tuple[Reason, ...]] | None:
         """Return how a package jits a function again for equal arguments; None if the user does."""
+        fun: Any = event.fun
         caller, code = inner_frame(inspect.currentframe()), getattr(fun, "__code__", None)
-        is_method = hasattr(fun, "__self__")  # it lives as long as its object
-        if caller is None or code is None or is_users_file(code.co_filename) or is_method:
+        if caller is None or code is None or hasattr(fun, "__self__"):  # it lives with its object
             return None
-        if is_users_file(caller.f_code.co_filename):
+        if is_users_file(code.co_filename) or is_users_file(caller.f_code.co_filename):
             return None
         run = None if frame is None else run_of(frame)
         key: Any = _definition_of(fun), program.role, program.place
@@ -289,13 +289,11 @@ class Recorder(CaptureChecks):
         facts = event.name, ReasonKind.FUNCTION, Outcome.RETRACE, MISSING, MISSING
         return "made by a package", (Reason(*facts, Advice(change, jit_once_fix(frame))),)
 
-    def _recreated(
-        self, fun: Any, event: Event, program: ProgramEntry
-    ) -> tuple[str, tuple[Reason, ...]]:
+    def _recreated(self, event: Event, program: ProgramEntry) -> tuple[str, tuple[Reason, ...]]:
         """Return how a function was recreated, if one of its definition was called before."""
+        fun: Any = event.fun
         plain = unwrapped(fun)
-        owner = owner_of(plain).rpartition(".")[2]
-        code = plain.__code__
+        owner, code = owner_of(plain).rpartition(".")[2], plain.__code__
         key: Any = _definition_of(fun), program.role
         of_line = *key, event.site
         with contextlib.suppress(TypeError):  # an unhashable static
@@ -312,10 +310,8 @@ class Recorder(CaptureChecks):
         is_same, is_method = before.is_same(functions[0]), hasattr(fun, "__self__")
         if is_same and not (is_on_line and is_method):
             return "", ()  # JAX finds the programs of a method only while one object of it lives
-        recreated, how = (
-            "new",
-            once(is_in_module=event.site is not None and event.site.function == "<module>"),
-        )
+        is_in_module = event.site is not None and event.site.function == "<module>"
+        recreated, how = "new", once(is_in_module=is_in_module)
         changes = describe_changes(before.captured, functions[0].captured)
         function = fun if is_method else plain
         function = getattr(function, "__func__", function) if is_same else function
@@ -323,21 +319,16 @@ class Recorder(CaptureChecks):
         if plain_before.is_same(functions[1]) and (is_same or not is_method):
             if not changes:
                 recreated = "transformed again"
-                make_once = Fix(f"make it {how}", Act.DEFINE_ONCE)
-                wrapper = _wrapper_of(code) or "jax.jit"
-                advice = Advice(f"`{wrapper}(...)` creates a new function each time", make_once)
+                change = f"`{_wrapper_of(code) or 'jax.jit'}(...)` creates a new function each time"
+                advice = Advice(change, Fix(f"make it {how}", Act.DEFINE_ONCE))
         elif "<" not in code.co_qualname and not (owner or is_method):
             recreated = "defined again"
-            define_once = Fix("run its definition once", Act.DEFINE_ONCE)
-            where = " in this cell" if _is_in_cell(code) else ""
-            advice = Advice(f"defined again{where}, with the same code", define_once)
+            change = f"defined again{' in this cell' * _is_in_cell(code)}, with the same code"
+            advice = Advice(change, Fix("run its definition once", Act.DEFINE_ONCE))
         elif not changes and advice.fix.act is Act.DEFINE_ONCE:
             wrapper = _wrapper_of(code)
-            words = (
-                f"define it, and call `{wrapper}`, {how}" if wrapper else f"define and jit it {how}"
-            )
-            define_once = Fix(words, Act.DEFINE_ONCE)
-            advice = advice._replace(fix=define_once)
+            words = f"define it, and call `{wrapper}`," if wrapper else "define and jit it"
+            advice = advice._replace(fix=Fix(f"{words} {how}", Act.DEFINE_ONCE))
         if not (is_same or is_users_file(code.co_filename)):  # the user cannot change it
             advice = Advice(f"a method of another `{owner}`" if owner else advice.change)
         resized = [
@@ -375,13 +366,9 @@ def _wrapper_of(code: types.CodeType) -> str:
 
 def _is_jit(node: Any) -> bool:
     if isinstance(node, ast.Call):  # `partial(jax.jit, static_argnums=1)`, `nnx.jit(donate=0)`
-        inner = node.args[:1] if _name_in(node.func) == "partial" else [node.func]
+        inner = node.args[:1] if name_in(node.func) == "partial" else [node.func]
         return any(map(_is_jit, inner)) and (inner != [node.func] or not node.args)
-    return _name_in(node).endswith("jit")
-
-
-def _name_in(node: Any) -> str:
-    return str(getattr(node, "attr", getattr(node, "id", "")))
+    return name_in(node).endswith("jit")
 
 
 def _callers(frame: types.FrameType | None) -> Iterator[SiteRecord]:

@@ -98,16 +98,9 @@ class _Source:
             tree = ast.parse("\n" * (start - 1) + "".join(self.lines[start - 1 : end]))
         except (SyntaxError, ValueError):
             return None
-        libraries = {
-            id(node): library
-            for cls in tree.body
-            if isinstance(cls, ast.ClassDef) and (library := self._library(cls))
-            for node in ast.walk(cls)
-        }
-        for node in ast.walk(tree):
+        for top, node in ((each, node) for each in tree.body for node in ast.walk(each)):
             loop, repeated = _repeated(node, self._file)
-            if loop is not None:
-                loop = loop._replace(library=libraries.get(id(node), ""))
+            loop = loop and loop._replace(library=self._library(top))
             for nodes in repeated:
                 first, last = nodes[0], nodes[-1]
                 stop = last.end_lineno or 0, last.end_col_offset or 0
@@ -116,9 +109,9 @@ class _Source:
                 callers[node.lineno, node.col_offset] = Loop(self._file, node.lineno, kind)
         return bodies, callers
 
-    def _library(self, cls: ast.ClassDef) -> str:
-        """Return flax or haiku if a class is a module of it: ``class Net(nn.Module)``."""
-        for name in map(ast.unparse, cls.bases):
+    def _library(self, statement: ast.stmt) -> str:
+        """Return flax or haiku for a class that is a module of it: ``class Net(nn.Module)``."""
+        for name in map(ast.unparse, getattr(statement, "bases", ())):
             if name.rpartition(".")[2] == "Module" and "nnx" not in name:
                 line = rf"^\s*(?:import|from)\s+(flax|haiku)\b.*\b{name.partition('.')[0]}\b"
                 if found := re.search(line, "".join(self.lines), re.MULTILINE):
