@@ -156,6 +156,12 @@ AT_NIGHT = (
 )
 
 
+@pytest.fixture
+def asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mark this process, which asks the fresh one."""
+    monkeypatch.setattr(sys, "asks", True, raising=False)
+
+
 def look(write: Write, code: str, law: str = "") -> tuple[bool, str]:
     """Check the last class of a module; return whether there is a finding, and what is printed."""
     (*_, target) = find_targets([write(TOOLS + code)]).targets
@@ -174,11 +180,9 @@ def look(write: Write, code: str, law: str = "") -> tuple[bool, str]:
         for row in re.findall(r"(\S+): (.*)\n    (.*?)    <-  (.*)\n", IN_WORDS)
     ],
 )
-def test_in_words(
-    law: str, words: str, good: str, bad: str, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("asks")
+def test_in_words(law: str, words: str, good: str, bad: str, write: Write) -> None:
     """The edit that the words name is all that the class needs."""
-    monkeypatch.setattr(sys, "asks", True, raising=False)  # the process that asks the fresh one
     right = next(each for each in RIGHT if good in each)
     found, text = look(write, right.replace(good, bad), law)
     assert found

@@ -582,6 +582,7 @@ class Cause(Enum):
         "create keys the same way: `jax.random.key` in every call, or `PRNGKey` in every call"
     )
     OTHER_RESULTS = fix("use the same type in every call: the calls return different types, too")
+    OTHER_VALUES = fix("use the same type in every call, if the function computes the same with it")
     VARYING = fix("make it vary along the same axes in every call, with `jax.lax.pcast`")
     SHARDING = fix(
         "use one sharding: move both to it by `lw.shard` or `jax.device_put`, or set `in_shardings`"

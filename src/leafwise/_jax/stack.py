@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import jax
+import numpy as np
 from jax.core import Tracer
 
 from leafwise._jax.compat import ANSWERS, JIT, Internal, StaticOptions, inside, static_options_of
@@ -59,6 +60,7 @@ class Work(NamedTuple):
     sizes: tuple[int, ...] = ()  # the batch sizes of each "vmap", the innermost first
     inputs: tuple[Any, ...] | None = None  # the avals that are lowered; None for a trace
     outputs: tuple[Any, ...] = ()  # the avals of the results
+    jaxpr: Any = None  # what was traced
     devices: tuple[Any, ...] = ()  # the devices, and the shardings of arguments
     source: str = ""  # the function as JAX names it: ``f at train.py:12``
     module: Any = None  # what it lowered to, or compiles: one object for both
@@ -223,6 +225,7 @@ def _program_in(place: str, name: str, frame: types.FrameType) -> dict[str, Any]
     facts = {
         "source": str(jaxpr.debug_info.func_src_info or ""),
         "outputs": tuple(output.aval for output in jaxpr.outvars),
+        "jaxpr": jaxpr,
     }
     if "global_in_avals" in variables:
         facts["inputs"] = tuple(variables["global_in_avals"])
@@ -323,6 +326,37 @@ def _functions_inside() -> dict[int, str]:
                 texts[id(text)] = text
                 todo += jaxpr.eqns
     return texts
+
+
+def compute_alike(one: Any, other: Any) -> bool:
+    """Return whether two jaxprs run the same operations, but for conversions of dtypes.
+
+    Then converting an argument of one to what the other takes changes no result.
+    """
+    pairs = itertools.zip_longest(*map(_operations, (one, other)))
+    return all(mine == its for mine, its in pairs)
+
+
+def _operations(jaxpr: Any) -> Iterator[Any]:
+    numbers: dict[Any, int] = {}
+    count = itertools.count(1)
+
+    def number(variable: Any) -> Any:
+        if hasattr(variable, "val"):  # a literal
+            return str(np.asarray(variable.val).tolist())
+        return numbers.get(variable) or numbers.setdefault(variable, next(count))
+
+    yield [number(variable) for variable in jaxpr.invars]
+    for equation in jaxpr.eqns:
+        operands = [number(variable) for variable in equation.invars]
+        if equation.primitive.name == "convert_element_type":
+            numbers[equation.outvars[0]] = operands[0]
+            continue
+        avals = [(each.aval.shape, str(each.aval.dtype)) for each in equation.outvars]
+        yield equation.primitive.name, operands, avals
+        for inner in inside("core").jaxprs_in_params(equation.params):
+            yield from _operations(inner)
+    yield [number(variable) for variable in jaxpr.outvars]
 
 
 def _probe() -> dict[Internal, bool]:

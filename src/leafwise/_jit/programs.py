@@ -20,7 +20,7 @@ from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, R
 from leafwise._jax.compat import ANSWERS, Internal, shows_no_reasons
 from leafwise._jax.context import new_number
 from leafwise._jax.events import ignore_events
-from leafwise._jax.stack import RunningCall, Work, is_inside_trace
+from leafwise._jax.stack import RunningCall, Work, compute_alike, is_inside_trace
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee, innermost, is_equinox
 from leafwise._jit.clears import CLEARS, reason_of_clear
@@ -112,6 +112,7 @@ class ProgramEntry:
     # The sizes of the batches, the inputs and the devices; None before the lowering.
     lowered: tuple[Any, Any, Any] | None = None
     results: tuple[Any, ...] | None = None  # their avals; None where they were not seen
+    jaxpr: Callable[[], Any] = lambda: None  # what was traced, while JAX keeps it
     is_inner: bool = False  # made inside the trace of another function
     earlier: Site | None = None  # the line of the call that it is compared with
     # In JAX's key: the number of the state of its captures, 0 at first, or of an enclosing trace.
@@ -462,16 +463,21 @@ class ProgramLog:
                 fix = sharded_first(mapping, reason.path, leaves[reason.path].sharding)
                 program.replace(reason, Advice(reason.change, fix))
 
-    def note_results(self, program: ProgramEntry, results: tuple[Any, ...]) -> None:
-        """Record the results of a program: if they differ, converting an argument is not a fix."""
-        program.results = results
+    def note_results(self, program: ProgramEntry, work: Work) -> None:
+        """Record the trace of a program: a dtype is to be converted only if no result changes."""
+        program.results = work.outputs
+        program.jaxpr = (lambda: None) if work.jaxpr is None else weakref.ref(work.jaxpr)
         nearest = program.explanation.nearest
-        earlier = None if nearest is None else self.programs[nearest].results
-        if earlier is None or earlier == results:
-            return
-        for reason in program.explanation.reasons:
-            if reason.cause is Cause.DTYPE:
-                program.replace(reason, Cause.OTHER_RESULTS)
+        for reason in () if nearest is None else program.explanation.reasons:
+            if reason.cause is Cause.DTYPE and nearest is not None:
+                earlier = self.programs[nearest]
+                before, after, cause = earlier.jaxpr(), work.jaxpr, Cause.OTHER_VALUES
+                if before is not None and after is not None:
+                    if earlier.results != work.outputs:
+                        cause = Cause.OTHER_RESULTS
+                    elif compute_alike(before, after):
+                        cause = Cause.DTYPE
+                program.replace(reason, cause)
 
     def forget(self) -> None:
         """Drop all programs, as after `clear_cache`."""

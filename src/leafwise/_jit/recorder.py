@@ -239,7 +239,7 @@ def _traced(
         log.add(program)
     if log is not None and program is not None:
         program.trace_seconds = raw.seconds
-        log.note_results(program, work.outputs)
+        log.note_results(program, work)
         is_followed = call is not None or not work.is_known
         _HERE.current = _Current(id(call and call.args), log, program) if is_followed else None
     return log, program
@@ -281,6 +281,7 @@ def _report_nested() -> None:
     """Report traces inside other traces, for which JAX sends no events, if it shows them."""
     ran, _HERE.ran = _HERE.ran, []
     for log, program in () if shows_no_reasons() else ran:
+        log.note_results(program, Work())
         raw = RawEvent(EventKind.TRACE, log.name, program.trace_seconds)
         event = _event(raw, Work(is_inside=program.is_inner), log, program, is_first=True)
         notify(_watchers, dataclasses.replace(event, site=program.site, via=None))
