@@ -80,7 +80,9 @@ def _parse(
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    return leafwise.errors.did_you_mean(name, known)  # loaded here, as `--help` is to be fast
+    return leafwise.errors.did_you_mean(
+        name, known, most=2
+    )  # loaded here, as `--help` is to be fast
 
 
 def _add_settings(check: argparse.ArgumentParser, options: argparse.Namespace) -> None:

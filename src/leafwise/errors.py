@@ -61,12 +61,12 @@ def message_of(error: BaseException) -> str:
         return f"(its text raises {type(inner).__name__})"
 
 
-def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6) -> str:
+def did_you_mean(name: str, known: Iterable[str], cutoff: float = 0.6, most: int = 1) -> str:
     """Return `` (did you mean 'w'?)`` with the nearest of the known names, or an empty string."""
     import difflib  # noqa: PLC0415  # only errors need it
 
-    near = difflib.get_close_matches(name, list(known), 1, cutoff)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = difflib.get_close_matches(name, list(known), most, cutoff)
+    return f" (did you mean {' or '.join(map(repr, near))}?)" if near else ""
 
 
 class LeafwiseError(_Linked, Exception):

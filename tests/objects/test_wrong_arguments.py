@@ -22,13 +22,16 @@ def step(x: Any) -> Any:
 
 
 GUESSES: dict[str, tuple[Callable[[], Any], str]] = {
-    "no_retrace": (lambda: ANY.no_retrace(step), r"by name\n  fix: `lw\.no_retrace\(of=step\)`$"),
+    "no_retrace": (
+        lambda: ANY.no_retrace(step),
+        r"by name\n  fix: `of=step` for a function to watch",
+    ),
     "budget": (lambda: ANY.budget(trace=1), r"'trace' \(did you mean 'traces'\?\)$"),
     "watch": (lambda: ANY.watch(step), r"^watch\(\) takes its arguments by name$"),
     "field": (lambda: ANY.field(validater=len), r"^field\(\) .* \(did you mean 'validator'\?\)$"),
     "static": (lambda: ANY.static_field(freez=1), r"'freez' \(did you mean 'freeze'\?\)$"),
     "pytree": (lambda: ANY.pytree(kwonly=True), r"'kwonly' \(did you mean 'kw_only'\?\)$"),
-    "update": (lambda: ANY.update([1], w=2), r"one mapping by path\n  fix: `\{'w': \.\.\.\}`$"),
+    "update": (lambda: ANY.update([1], w=2), r"one mapping\n  fix: put `'w': \.\.\.` into it$"),
     "show": (lambda: ANY.show([1], max_depth=2), r"'max_depth' \(did you mean 'depth'\?\)$"),
     "none near": (lambda: ANY.show([1], xyz=2), r"'xyz'; it takes tree, depth, children$"),
 }

@@ -291,7 +291,9 @@ def _trained(path: str) -> tuple[str, ...]:
     return (re.sub(r"\W.*", "", _name_in_code(path)),) if is_part else ()
 
 
-_NOT_TRAINED: Final = "; if `{}` is trained, under `jax.lax.stop_gradient` where it is used"
+_NOT_TRAINED: Final = (
+    "; if `{}` is trained, under `jax.lax.stop_gradient` where it is used, and without weight decay"
+)
 
 
 def _recreated_holder(before: Any, after: Any) -> tuple[Any, str]:
@@ -398,7 +400,7 @@ def recreated_function(other: Any, changes: Sequence[Change] = (), shared: str =
     if changes:
         how = _passed(changes)
         if any(change.is_function for change in changes):  # it cannot be passed to a jitted one
-            how = f"create {_named(changes)} once, pass what differs in it as an argument"
+            how = f"create {named(changes)} once, pass what differs in it as an argument"
         change += _with_another(changes)
         return Advice(change, Fix(f"{how}, and define the {kind} once"))
     ways = "arguments if they change" if " and " in shared else "an argument if that changes"
@@ -436,25 +438,29 @@ def fix_through_package(reason: Reason) -> Fix:
         return Fix()
     if not (changes or is_function(after)):
         return recreated_instance(before, after, (), "").fix
-    names = _named(changes) or _shared_data(before, after)
-    words = f"put it and this call into a function of {names}, and `jax.jit` that once, "
-    words += "if it has no side effects"
     if changes:
-        return Fix(words)
-    define = recreated_function(after).fix
-    return Fix(f"{define.words}; if {names} changes, {words}") if names else define
+        return function_of(named(changes))
+    define, names = recreated_function(after).fix, _shared_data(before, after)
+    words = f"{define.words}; if {names} changes, {function_of(names).words}"
+    return Fix(words) if names else define
 
 
-def sharded_first(mapping: Mapping[str, Any], path: str, sharding: Any) -> Fix:
-    """Return the fix for an argument that only later calls of a `jax.pmap` have on its devices."""
-    argument, axis = re.split(r"\W", path)[0], str(mapping["axis_name"])
+def function_of(names: str) -> Fix:
+    """Return the fix that jits a call, and the function in it, with what changes as arguments."""
+    how = "if it has no side effects"
+    return Fix(f"put it and this call into a function of {names}, and `jax.jit` that once, {how}")
+
+
+def sharded_first(mapping: Mapping[str, Any], variable: str, sharding: Any) -> Fix:
+    """Return the fix for a variable that only later calls of a `jax.pmap` have on its devices."""
+    axis = str(mapping["axis_name"])
     facts = [mapping[name] for name in ("in_axes", "devices", "backend")]
     # Then its results are sharded as those of the identity, with the same name of the axis.
     is_alike = tuple(getattr(sharding, "spec", ())) == (axis,) and facts == [0, None, None]
     named = "" if axis == "_internal_pmap_axis_name" else f", axis_name={axis!r}"
-    how = f"`{argument} = jax.pmap(lambda x: x{named})({argument})`"
-    if not (is_alike and axis.isidentifier()):
-        how = f"move `{argument}` to its later sharding: `jax.device_put`"
+    how = f"`{variable} = jax.pmap(lambda x: x{named})({variable})`"
+    if not (variable and is_alike and axis.isidentifier()):
+        how = "move it to its later sharding: `jax.device_put`"
     return Fix(f"before the first call, {how}")
 
 
@@ -512,7 +518,7 @@ def once(*, is_in_module: bool) -> str:
     return "once, before the loop" if is_in_module else "once"
 
 
-def _named(changes: Sequence[Change]) -> str:
+def named(changes: Sequence[Change]) -> str:
     return " and ".join(change.place for change in changes)
 
 
@@ -525,7 +531,7 @@ def _passed(changes: Sequence[Change]) -> str:
     groups: dict[Passing, list[Change]] = {}
     for change in changes:
         groups.setdefault(change.how, []).append(change)
-    ways = (f"{_named(several)} as {how.words(len(several))}" for how, several in groups.items())
+    ways = (f"{named(several)} as {how.words(len(several))}" for how, several in groups.items())
     return f"pass {' and '.join(ways)}"
 
 

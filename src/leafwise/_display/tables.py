@@ -216,7 +216,8 @@ def _tried_lines(finding: Finding, report: Report) -> Iterator[str]:
             yield "fix, tried: the same edit as above"
     elif tried is not None:
         wrong = (f": {cut(answer.what, _LONGEST)}" for answer in tried.wrong[:1])
-        yield f"tried: {tried.verdict}{''.join(wrong)}"
+        alone = " alone" if len(finding.fixes()) > 1 else ""
+        yield f"tried{alone}: {tried.verdict}{''.join(wrong)}"
 
 
 def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:

@@ -177,7 +177,10 @@ class Finding:
         fixes = Counter(fix for several in every for fix in dict.fromkeys(several) if fix)
         unlike: dict[Any, Fix] = {}
         for fix, _ in fixes.most_common():
-            unlike.setdefault(fix.alike, fix)
+            known = unlike.setdefault(fix.alike, fix)
+            if fix.act is Act.CONVERT and known is not fix:  # `a` and `b` of one call
+                words, names = f"{known.words}; likewise `{{}}`", (*known.names, *fix.names)
+                unlike[fix.alike] = known._replace(words=words, names=names)
         return list(unlike.values())
 
     @property

@@ -25,6 +25,7 @@ from leafwise._compare.diff import compare
 from leafwise._compare.fixes import Cause
 from leafwise._compare.signature import labels_of
 from leafwise._findings.reasons import Outcome, Reason, ReasonKind, format_value
+from leafwise._findings.words import paths_of
 from leafwise._jax.compat import donated_by
 from leafwise._jax.frames import frames_of, hide_frames, keep_frames, refusal_in, release_frames
 from leafwise._objects.classes import is_a, public_name
@@ -305,13 +306,20 @@ def _donated_before(error: BaseException, _: _Calls) -> list[str]:
         attributes: dict[str, Any] = getattr(names.get("self"), "__dict__", {})
         names |= {f"self.{name}": value for name, value in attributes.items()}
         found: list[tuple[int, str]] = []
+        holders: list[str] = []
         for name, value in names.items():
             deleted = {path: leaf for path, leaf in _arrays({name: value}) if leaf.is_deleted()}
             if deleted and (not is_known or any(leaf is array for leaf in deleted.values())):
                 shown = name if len(deleted) == len(jax.tree.leaves(value)) else next(iter(deleted))
                 found.append(_donation_of(name, shown, frame))
+                holders.append(f"`{shown}`")
         if len(found) > 1 and not is_known:
             break
+        if len(found) > 1 and not min(found)[0]:
+            # `w = state["w"]`, `new = step(state)`, `w + 1`
+            line = min(found)[1]
+            others = paths_of(each for each in holders if not line.startswith(each))
+            found = [(0, f"{line}; {others} shares its arrays: {_COPY}")]
         lines += found
         if any(order < 2 for order, _ in found):  # noqa: PLR2004  # else the caller may know more
             break
@@ -327,9 +335,11 @@ def _donation_of(name: str, shown: str, frame: types.FrameType) -> tuple[int, st
         return 0, f"`{shown}` was donated {where}: use what that call returned"
     # `best = state["w"]`, `state = step(state)`, `best + 1`
     where = " ({1} donates `{0}`)".format(*donations[0]) if len(donations) == 1 else ""
-    copy = "copy what you keep with `jnp.copy` before that call"
     is_parameter = name in frame.f_code.co_varnames[: frame.f_code.co_argcount]
-    return 1 + is_parameter, f"`{shown}` was donated under another name{where}: {copy}"
+    return 1 + is_parameter, f"`{shown}` was donated under another name{where}: {_COPY}"
+
+
+_COPY: Final = "copy what you keep with `jnp.copy` before that call"
 
 
 def _arrays(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

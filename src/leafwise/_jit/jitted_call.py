@@ -48,13 +48,35 @@ def jit_once_fix(frame: types.FrameType | None) -> Fix:
     jit, before = "jax.jit", "import jax; "
     if id(jax) in names or id(jax.jit) in names:
         jit, before = names.get(id(jax.jit)) or f"{names[id(jax)]}.jit", ""
-    jitted = f"jitted_{name_in(tree.func) or 'call'}"
+    jitted = _free_name(f"jitted_{name_in(tree.func) or 'call'}", frame)
     text = text if [*arguments] == [*arguments.values()] else ast.unparse(tree)
     code = f"{before}{jitted} = {jit}(lambda {', '.join(arguments)}: {text})"
     call = f"{jitted}({', '.join(arguments.values())})"
     how = once(is_in_module=frame.f_code.co_name == "<module>")
     words = f"`{code}` {how}, and `{call}` here, if it has no side effects"
     return Fix(words, Act.JIT_ONCE, (code, call))
+
+
+def _free_name(name: str, frame: types.FrameType) -> str:
+    """Return a name, with a number if the file has several calls like the one being made."""
+    line, column, *_ = position_of(frame) or [0, 0]
+    lines = linecache.getlines(frame.f_code.co_filename, frame.f_globals)
+    call = re.compile(rf"\b(jitted_)?{name.removeprefix('jitted_')}\b(?=\(|\s*=)")
+    before = "".join(lines[: line - 1]) + lines[line - 1].encode()[:column].decode()
+    several = len(call.findall("".join(lines))) > 1
+    return f"{name}_{len(call.findall(before)) + 1}" if several else name
+
+
+def variable_given(frame: types.FrameType | None, function: Any, path: str) -> str:
+    """Return the variable that the call of a frame passes as a parameter; "" for another value."""
+    tree = None if frame is None else _call(frame)[1]
+    parameters = inspect.unwrap(function).__code__.co_varnames
+    name = re.split(r"\W", path)[0]
+    if tree is None or name not in parameters:
+        return ""
+    values = [word.value for word in tree.keywords if word.arg == name]
+    values += tree.args[parameters.index(name) :][:1]
+    return values[0].id if values and isinstance(values[0], ast.Name) else ""
 
 
 def _arguments(frame: types.FrameType, tree: ast.Call) -> dict[str, str]:

@@ -16,7 +16,7 @@ import jax
 
 from leafwise._captures.reads import captured_by, describe_changes
 from leafwise._compare.changes import definition_of
-from leafwise._compare.fixes import Cause, recreated_function
+from leafwise._compare.fixes import Cause, function_of, named, recreated_function
 from leafwise._compare.signature import Signature, StaticArguments, differences, record
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._jax.context import trace_config
@@ -203,13 +203,15 @@ def _fresh(
         advice = recreated_function(call.functions[name], change)
         # Defined once, it would keep the first value; or JAX makes a new wrapper each time.
         if any(changes) or call.name not in _BY_FUNCTION:
-            advice = advice._replace(fix=fix)
+            is_words = bool(fix) and not fix.act and bool(change)
+            advice = advice._replace(fix=function_of(named(change)) if is_words else fix)
         yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, *words, advice)
     is_explained = not after or any(changes) or call.name in _BY_FUNCTION
     for name, value in () if is_explained else program.variables.items():
         old = earlier.variables.get(name, value)
         if old != value:
-            yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, old, value, Advice("", fix))
+            advice = Advice("", function_of(f"`{name}`") if fix and not fix.act else fix)
+            yield Reason(name, ReasonKind.STATIC, Outcome.RETRACE, old, value, advice)
 
 
 def _sizes(
@@ -218,15 +220,19 @@ def _sizes(
     shapes = next((a.shape, b.shape) for a, b in _pairs(before, after) if a != b)
     name, cause = "size", Cause.RESIZED.value
     if call.is_masked:  # `x[x > 0]`
-        name, cause = "mask", Advice("", Fix("`jnp.where(mask, x, 0)` keeps the shape", Act.PAD))
+        name, cause = "mask", Advice("", Fix(_MASKED, Act.PAD))
     elif call.unsized:  # `jnp.nonzero(x)`
-        name, cause = call.name, Advice("", Fix(f"`{call.unsized}=n` in `{call.name}`", Act.PAD))
+        words = f"`{call.unsized}=n` in `{call.name}`, and mask what it adds"
+        name, cause = call.name, Advice("", Fix(words, Act.PAD))
     elif before.signature is not None and after.signature is not None:  # `lax.map(f, x[:n])`
         for reason in differences(before.signature, after.signature).reasons:
             if reason.kind is ReasonKind.SHAPE:
                 yield reason._replace(cause=cause)
         return
     yield Reason(name, ReasonKind.SHAPE, outcome, *shapes, cause)
+
+
+_MASKED: Final = "`jnp.where(mask, x, 0)` keeps the shape, if zeros change nothing, as in a sum"
 
 
 def _pairs(before: _OutsideProgram, after: _OutsideProgram) -> list[tuple[Any, Any]]:

@@ -24,11 +24,11 @@ from leafwise._jax.stack import RunningCall, Work, compute_alike, is_inside_trac
 from leafwise._jit import storm
 from leafwise._jit.callee import Callee, innermost, is_equinox
 from leafwise._jit.clears import CLEARS, reason_of_clear
-from leafwise._jit.jitted_call import made_at
+from leafwise._jit.jitted_call import made_at, variable_given
 from leafwise._objects.attributes import compares_by_identity
 from leafwise._objects.classes import is_a
 from leafwise._objects.locks import cached_property, new_lock
-from leafwise._objects.source.call_site import Site, site_of
+from leafwise._objects.source.call_site import Site, site_of, user_frame
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._trees.nodes import Node
 from leafwise.errors import message_of
@@ -230,6 +230,9 @@ class ProgramLog:
     def _with_code(self, reason: Reason, signature: Signature, *, is_first: bool) -> Reason:
         """Return a reason with the facts from the function's code and the earlier programs."""
         before, after = reason.before, reason.after
+        of_trace = fix_in_code(host_call(self.callee.fun)) if reason.cause in _OF_ARRAYS else Fix()
+        if of_trace:  # another trace, or one less, changes what it returns
+            return reason._replace(cause=Advice(reason.change, of_trace))
         if reason.cause is Cause.SHAPE and is_first:
             return reason._replace(details=FIRST)
         is_static = reason.cause is Cause.STATIC
@@ -455,12 +458,13 @@ class ProgramLog:
             fix = Fix(act=Act.NOTHING) if is_intended else fix
             program.replace(reason, Advice(reason.change, fix))
 
-    def note_mapped(self, program: ProgramEntry, mapping: Mapping[str, Any]) -> None:
+    def note_mapped(self, program: ProgramEntry, call: RunningCall) -> None:
         """Record what a user can do about an argument that a `jax.pmap` returns sharded."""
         leaves = {} if program.signature is None else program.signature.leaves
         for reason in program.explanation.reasons:
             if reason.cause is Cause.SHARDING and reason.path in leaves:
-                fix = sharded_first(mapping, reason.path, leaves[reason.path].sharding)
+                variable = variable_given(user_frame(call.frame), call.fun, reason.path)
+                fix = sharded_first(call.mapping or {}, variable, leaves[reason.path].sharding)
                 program.replace(reason, Advice(reason.change, fix))
 
     def note_results(self, program: ProgramEntry, work: Work) -> None:
@@ -484,6 +488,9 @@ class ProgramLog:
         with self._lock:
             self.programs.clear()
             self._drop_live()
+
+
+_OF_ARRAYS: Final = (Cause.SHAPE, Cause.DTYPE)
 
 
 def _is_sentence(reason: Reason) -> bool:

@@ -308,7 +308,7 @@ def _event(
         if via is not None:
             log.note_package(program, given_in(user_frame(start)))
         if call.mapping is not None:
-            log.note_mapped(program, call.mapping)
+            log.note_mapped(program, call)
     why, run = None if program is None or not is_first else program.explanation, None
     eager = log is None and _is_eager(raw.name, fun, work)
     is_last = raw.kind is EventKind.LOWERING or (call is not None and not call.runs)

@@ -8,7 +8,7 @@ from leafwise.errors import did_you_mean
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_INSTEAD: Final = {"update": "; it takes one mapping by path\n  fix: `{{{!r}: ...}}`"}
+_INSTEAD: Final = {"update": "; it takes one mapping\n  fix: put `{!r}: ...` into it"}
 """What is said of a name that is near no argument, by function."""
 
 
@@ -31,10 +31,11 @@ def named(function: F) -> F:
             if argument not in parameters:
                 raise unknown_argument(name, argument, parameters)
         if args and not code.co_argcount:
-            value = getattr(args[0], "__name__", "...")
-            fix = f"\n  fix: `lw.{name}(of={value})`"
-            is_known = "of" in parameters and value.isidentifier()
-            raise TypeError(f"{name}() takes its arguments by name{fix * is_known}")
+            value = getattr(args[0], "__name__", "") if len(args) == 1 else ""
+            of = f"of={value if value.isidentifier() else '...'}"
+            fix = f"\n  fix: `{of}` for a function to watch, `@lw.{name}(...)` as a decorator"
+            fix *= "of" in parameters
+            raise TypeError(f"{name}() takes its arguments by name{fix}")
         return function(*args, **kwargs)
 
     return cast("F", call)

@@ -263,8 +263,10 @@ def _on_start(code: types.CodeType, _: int) -> Any:  # of a lambda, which emits 
 
 def _on_jump(code: types.CodeType, start: int, end: int) -> Any:
     # A loop on one line, as a comprehension, emits no line event when it goes back.
-    line = sys._getframe(1).f_lineno  # noqa: SLF001
-    return _on_line(code, line) if end < start else _MONITORING.DISABLE
+    frame = inspect.currentframe()
+    if frame is None or frame.f_back is None or end >= start:
+        return _MONITORING.DISABLE
+    return _on_line(code, frame.f_back.f_lineno)
 
 
 def _on_line(code: types.CodeType, line: int) -> Any:

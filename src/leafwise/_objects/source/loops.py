@@ -119,7 +119,7 @@ class _Source:
         return ""
 
 
-_EXPECTED: Final = re.compile(r"\s*[^\s#].*#\s*(.*\W)?leafwise: expected\s*$")
+_EXPECTED: Final = re.compile(r"\s*[^\s#].*#\s*(.*\W)?leafwise:\s*expected\s*$")
 _BLOCKS: Final = (ast.For, ast.AsyncFor, ast.While, ast.With, ast.AsyncWith)
 
 _sources: Final[dict[str, _Source]] = {}

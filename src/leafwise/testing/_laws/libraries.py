@@ -81,8 +81,15 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
         return fix
     names = reversed(re.split(r"\W+", path))
     name = next((name for name in names if name and hasattr(instance, name)), "")
-    leaves: list[Any] = jax.tree_util.tree_leaves(getattr(instance, name, None))
-    if name in field_names_of(instance).static and any(hasattr(leaf, "dtype") for leaf in leaves):
+    parts = {each: getattr(instance, each, None) for each in field_names_of(instance).static}
+    arrays = [
+        each
+        for each, part in parts.items()
+        if any(hasattr(leaf, "dtype") for leaf in jax.tree_util.tree_leaves(part))
+    ]
+    if arrays and not name and law in _OF_UNFLATTEN:  # comparing treedefs raises
+        name = arrays[0]
+    if name in arrays:
         how = LIBRARIES[library].to_dynamic
         return f"make `{name}` a dynamic field: {how}; or hold it as `lw.StaticArray`"
     if law is Law.AUX_DATA_HASH and name:

@@ -184,7 +184,9 @@ def key_paths(case: Case) -> None:
         case.fail("", f"with paths: {got}", wanted, by_hand=fix)
     plain = case.structure(x)
     if not case.same_structure(named, plain):
-        fix, wanted = "return the same aux_data with keys", f"{short_repr(plain)}, as without"
+        has_keys = hasattr(case.cls, "tree_flatten_with_keys")
+        fix = "return the same aux_data with keys" if has_keys else AUX_DATA_FIX
+        wanted = f"{short_repr(plain)}, as without"
         case.fail("", f"{short_repr(named)} with paths", wanted, by_hand=fix)
     if isinstance(x, tuple):
         return  # JAX names them; before 0.11, all after the first child
