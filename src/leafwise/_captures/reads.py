@@ -555,7 +555,9 @@ def describe_changes(old: dict[K, Captured], new: dict[K, Captured]) -> list[Cha
         for name, before, after in held:
             changes.setdefault(name, Change(name, *_if_short(before, after), holder=now.name))
         if not held and not changes:
-            changes[now.name] = Change(now.name, is_function=True)
+            is_other = () in differing(was.account, now.account)  # `sin`, then `cos`
+            how = Passing.STATIC if is_other else Passing.ARGUMENT
+            changes[now.name] = Change(now.name, is_function=not is_other, how=how)
     # `model` and `model.w` are both captures: report the most specific, which comes last.
     return sorted(changes.values(), key=lambda one: not (one.before or one.is_function))[:4]
 

@@ -321,7 +321,7 @@ class Recorder(CaptureChecks):
                 recreated = "transformed again"
                 change = f"`{_wrapper_of(code) or 'jax.jit'}(...)` creates a new function each time"
                 advice = Advice(change, Fix(f"make it {how}", Act.DEFINE_ONCE))
-        elif "<" not in code.co_qualname and not (owner or is_method):
+        elif not (changes or "<" in code.co_qualname or owner or is_method):
             recreated = "defined again"
             change = f"defined again{' in this cell' * _is_in_cell(code)}, with the same code"
             advice = Advice(change, Fix("run its definition once", Act.DEFINE_ONCE))
