@@ -78,14 +78,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
         if problem:  # not in the handler, whose error would be its context
             pytest.fail(problem, pytrace=False)
         item.stash[_BLOCKS] = blocks
-        counts = None
-        if "leafwise.testing.strategies" in sys.modules:
-            events = importlib.import_module("leafwise._jax.events")
-            counts = blocks.enter_context(events.count_events())
         try:
             return (yield)
         except Exception as error:
-            if counts is not None and counts.compiles:
+            if "leafwise.testing.strategies" in sys.modules:
                 _note_deadline(error)
             raise
         finally:
@@ -98,7 +94,7 @@ def _note_deadline(error: Exception) -> None:
     errors: Any = getattr(error, "exceptions", (error,))  # of a test that is fast when run again
     if any(isinstance(part, late) for part in errors):
         error.add_note(
-            "JAX compiled in this test, and Hypothesis's deadline counts the time of a compile\n"
+            "Hypothesis's deadline counts the time in which JAX compiles\n"
             "  fix: `@settings(deadline=None)`, or the same in a profile in conftest.py"
         )
 
