@@ -648,8 +648,9 @@ def test_under_pmap(reported: Any, tmp_path: Path, options: str, is_shown: bool)
     for finding in report.findings:
         assert finding.reasons()[0][0].path == "w"
         (fix,) = map(str, finding.fixes())
-        code = "`w = jax.pmap(lambda x: x, axis_name='i')(w)`"
-        later = "move `w` to its later sharding: `jax.device_put`"
+        variable = finding.text.partition(" ")[0]
+        code = f"`{variable} = jax.pmap(lambda x: x, axis_name='i')({variable})`"
+        later = "move it to its later sharding: `jax.device_put`"
         assert fix == f"before the first call, {code if is_shown else later}"
     assert [(row.name, row.traces) for row in report.functions if not row.eager] == [("train", 4)]
 

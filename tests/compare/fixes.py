@@ -11,7 +11,7 @@ PROGRAMS: list[tuple[str, str]] = re.findall(
 """Each fix, and its program as a diff."""
 
 COUNTED = " (3.12)"
-"""At the end of a fix: for a line outside `jit`, whose runs Python counts from this version on."""
+"""At the end of a fix that needs this Python, which counts runs of lines, or a JAX that it has."""
 
 
 def alike(fix: str) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, member
 from typing import Any, Final, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from leafwise._compare.changes import are_recreated, changed_parts, is_function
@@ -545,6 +546,9 @@ def _unread(reason: Reason) -> Advice:
     return Advice(f"the arguments could not be read: {reason.after}")
 
 
+_VARY: Final = "pcast" if hasattr(jax.lax, "pcast") else "pvary"  # before JAX 0.9
+
+
 class Cause(Enum):
     """Why two calls differ, in more detail than `ReasonKind`; its value words the fix."""
 
@@ -589,7 +593,7 @@ class Cause(Enum):
     )
     OTHER_RESULTS = fix("use the same type in every call: the calls return different types, too")
     OTHER_VALUES = fix("use the same type in every call, if the function computes the same with it")
-    VARYING = fix("make it vary along the same axes in every call, with `jax.lax.pcast`")
+    VARYING = fix(f"make it vary along the same axes in every call, with `jax.lax.{_VARY}`")
     SHARDING = fix(
         "use one sharding: move both to it by `lw.shard` or `jax.device_put`, or set `in_shardings`"
     )
