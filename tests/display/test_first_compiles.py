@@ -98,6 +98,7 @@ def test_lines_are_one_finding() -> None:
     """Where no rule holds the lines with most operations are said together."""
     lines = [Origin("line", site(number), share=share) for number, share in ((4, 0.5), (7, 0.25))]
     (text,) = headlines(program(*lines))
+    assert not first_findings(program(*lines))[0].has_cause
     assert text.endswith("of its 5,532 operations, 50% from churn.py:4, 25% from churn.py:7")
 
 
@@ -168,6 +169,7 @@ def test_it_is_printed_behind_the_findings() -> None:
     assert (
         "nothing was compiled again. JAX took 2 min 34 s of 5 min 0 s: 2 min 34 s in first" in text
     )
+    assert "\nexplained above: 1 min 50 s (71%) of JAX's 2 min 34 s" in text  # of five
     assert annotations_of(of_script).count("::warning file=churn.py,line=") == 5
     assert len(to_json(of_script)["first"]) == 7
     assert [from_json(EventRecord, to_json(one)) for one in events] == events

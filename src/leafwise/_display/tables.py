@@ -10,8 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from leafwise._display.captures import captures_lines, stale_calls, stale_lines
-from leafwise._findings.findings import Finding, busy, findings, is_batch, nothing_again, seconds_of
-from leafwise._findings.first_compiles import LEAST, MOST_FIRST, first_seconds
+from leafwise._findings.findings import (
+    LEAST,
+    MOST_FINDINGS,
+    Finding,
+    findings,
+    is_batch,
+    nothing_again,
+    seconds_of,
+)
+from leafwise._findings.first_compiles import MOST_FIRST, first_seconds
 from leafwise._findings.reasons import Act, grouped
 from leafwise._findings.records import CapturesRecord, place
 from leafwise._findings.report import Report, cache_off_lines, once_each
@@ -27,7 +35,6 @@ from leafwise._findings.words import (
     paths_of,
 )
 
-MOST_FINDINGS: Final = 20
 _MOST_FUNCTIONS: Final = 10
 _MOST_LINES: Final = 3
 _SMALL: Final = 0.01
@@ -39,7 +46,7 @@ _LONGEST_PLACE: Final = 26
 
 def print_report(report: Report, console: Console) -> None:
     """Print the findings, the functions, what was compiled outside them, and the warnings."""
-    for finding in (*report.findings[:MOST_FINDINGS], *report.first[:MOST_FIRST]):
+    for finding in report.shown():
         _print_finding(finding, report, console)
     _print_number(report.findings[MOST_FINDINGS:], "more finding", console)
     _print_number(findings(report.events, small=True), "small repeat", console)
@@ -98,7 +105,7 @@ def _summary(report: Report) -> str:
     if findings:
         spent = duration(seconds_of(findings))
         return f"{count(len(findings), 'finding')}: {spent} of {ran} went into repeats"
-    worked = f"JAX took {duration(busy(report.events))} of {ran}"
+    worked = f"JAX took {duration(report.jax_seconds)} of {ran}"
     is_long = (seconds := first_seconds(report.events)) >= LEAST
     worked += f": {duration(seconds)} in first compiles" if is_long else ""
     separator = "." if is_long else ":"
@@ -132,6 +139,10 @@ def _audit_lines(report: Report) -> Iterator[str]:
 def _closing_lines(report: Report) -> Iterator[str]:
     """Yield the summary, the improvement by `--try`, and what JAX did not expose."""
     yield _summary(report)
+    if report.shown():
+        share = report.explained_seconds / (report.jax_seconds or 1.0)
+        explained = f"{duration(report.explained_seconds)} ({share:.0%})"
+        yield f"explained above: {explained} of JAX's {duration(report.jax_seconds)}"
     if report.recorded:
         yield f"records of {count(report.recorded, 'process', 'processes')}"
     if (expected := report.expected) is not None:
@@ -270,7 +281,7 @@ def _print_functions(report: Report, console: Console) -> None:
 
 def _print_once_each(report: Report, console: Console) -> None:
     """Print the lines outside `jit` that took longest among those without repeats."""
-    least = _SMALL * busy(report.events)
+    least = _SMALL * report.jax_seconds
     rows = [row for row in once_each(report)[:_MOST_LINES] if row[2] >= least]
     if rows:
         _print("compiled once each, outside `jit`", console, style="dim")

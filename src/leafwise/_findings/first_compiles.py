@@ -2,15 +2,19 @@
 
 from typing import Any, Final
 
-from leafwise._findings.findings import Finding, ProgramEvents, busy, findings, programs_of
+from leafwise._findings.findings import (
+    LEAST,
+    Finding,
+    ProgramEvents,
+    busy,
+    findings,
+    programs_of,
+)
 from leafwise._findings.reasons import Fix
 from leafwise._findings.records import EventRecord, FirstCompile, Origin, SiteRecord, TriedRecord
 from leafwise._findings.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
-LEAST: Final = 1.0
-"""A program that takes this many seconds, from trace to compile, is a finding."""
-
 _LEAST_PLAIN: Final = 5.0  # the same, in seconds, for a program without a fix
 
 FEW_PROGRAMS: Final = 10
@@ -53,6 +57,11 @@ class FirstFinding(Finding):
             took = f"XLA had not finished {names}{after}"
         first = largest.events[-1].first or FirstCompile(0, [])
         return f"{took}: {first.words(self.origins, largest.first.name if several else '')}"
+
+    @property
+    def has_cause(self) -> bool:
+        """Whether it says more than which lines the operations are from."""
+        return any(origin.kind != "line" for origin in self.origins) or bool(self.fixes())
 
     def effect(self, tried: TriedRecord) -> str:
         after = duration(max(0.0, self.seconds - tried.saved))

@@ -23,7 +23,7 @@ import jax
 from leafwise._captures.captures import Capture, captures
 from leafwise._captures.uses import host_call
 from leafwise._compare.fixes import fix_in_code, fix_of_constants
-from leafwise._findings.first_compiles import LEAST
+from leafwise._findings.findings import LEAST
 from leafwise._findings.json import to_json
 from leafwise._findings.records import (
     EventRecord,
