@@ -50,6 +50,7 @@ def print_report(report: Report, console: Console) -> None:
         _print_finding(finding, report, console)
     _print_number(report.findings[MOST_FINDINGS:], "more finding", console)
     _print_number(findings(report.events, small=True), "small repeat", console)
+    _print_calls(report, console)
     _print_functions(report, console)
     _print_once_each(report, console)
     for captured in report.captures[:_MOST_FUNCTIONS]:
@@ -195,10 +196,7 @@ def _print(text: str, console: Console, indent: int = 0, style: str = "") -> Non
 def _print_finding(finding: Finding, report: Report, console: Console) -> None:
     via = map(_shorten_place, finding.via[:1])
     where = " ".join((place(finding.site), *(f"[{line}]" for line in via)))
-    line = Text(f"{where}  {cut(finding.text, _LONGEST)}")
-    line.stylize("bold cyan", 0, len(where))
-    line.truncate(console.width, overflow="ellipsis")
-    console.print(line, soft_wrap=True)
+    _print_line(where, finding.text, console)
     for text in _reason_lines(finding, report):
         _print(text, console, 2)
     fixes = finding.fixes()
@@ -213,6 +211,13 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
     console.print()
+
+
+def _print_line(where: str, text: str, console: Console) -> None:
+    line = Text(f"{where}  {cut(text, _LONGEST)}")
+    line.stylize("bold cyan", 0, len(where))
+    line.truncate(console.width, overflow="ellipsis")
+    console.print(line, soft_wrap=True)
 
 
 def _tried_lines(finding: Finding, report: Report) -> Iterator[str]:
@@ -251,6 +256,14 @@ def _reason_lines(finding: Finding, report: Report) -> Iterator[str]:
 
 def _shorten_place(text: str) -> str:
     return f"...{text[-_LONGEST_PLACE:]}" if len(text) > _LONGEST_PLACE + 3 else text
+
+
+def _print_calls(report: Report, console: Console) -> None:
+    for call in report.calls[:MOST_FINDINGS]:
+        _print_line(place(call.site), call.site.text if call.site else "", console)
+        for text in call.lines():
+            _print(text, console, 2, "green" if text.startswith("fix: ") else "")
+        console.print()
 
 
 def _print_functions(report: Report, console: Console) -> None:
@@ -300,6 +313,9 @@ def annotations_of(report: Report) -> str:
         text = "\n".join(filter(None, (*reasons, finding.also, *fixes))) or title
         where = (finding.site.file, finding.site.line) if finding.site else ("", 0)
         lines.append(annotation("warning", text, title, *where))
+    for cost in report.calls[:MOST_FINDINGS]:
+        where = (cost.site.file, cost.site.line) if cost.site else ("", 0)
+        lines.append(annotation("warning", "\n".join(cost.lines()), "cost of each call", *where))
     calls = [(*call, "an old value was used") for call in stale_calls(report.captures)]
     wrong = report.audit.found if report.audit is not None else ()
     calls += [(answer.call, answer.what, "another program answered") for answer in wrong]

@@ -1,10 +1,11 @@
 """The records of what JAX did while a script ran. Nothing here needs JAX."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
 from leafwise._findings.reasons import Explanation, Fix
-from leafwise._findings.words import ShownAsText, clean, count, size
+from leafwise._findings.words import ShownAsText, clean, count, duration, size
 from leafwise._objects.source.call_site import Site, short_file
 
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
@@ -178,6 +179,32 @@ class EventRecord:
     @property
     def interval(self) -> tuple[float, float]:
         return self.start, self.start + self.seconds
+
+
+@dataclasses.dataclass
+class CallRecord:
+    """What each call of a function costs, at one line."""
+
+    function: str
+    site: SiteRecord | None
+    nodes: int = 0  # of its arguments; 0 if they are flattened quickly
+    seconds: float = 0.0  # of CPU, to flatten them
+    by: str = ""  # the user's function, or else the class, that takes most of that
+    where: Place = ""
+    share: float = 0.0
+    copied: dict[str, int] = dataclasses.field(default_factory=dict[str, int])  # bytes by argument
+
+    def lines(self) -> Iterator[str]:
+        """Yield the costs, and what to do, in words."""
+        if self.nodes:
+            where = f", {shortened(self.where)}" if self.where else ""
+            spent = f"{count(self.nodes, 'node')} in {duration(self.seconds)}"
+            most = f"{self.share:.0%} of that in `{clean(self.by)}`{clean(where)}"
+            yield f"each call of {clean(self.function)} flattens {spent}: {most}"
+        for name, nbytes in self.copied.items():
+            what = f"`{name}`, {size(nbytes)} of NumPy arrays"
+            yield f"each call of {clean(self.function)} copies {what}, to the device"
+            yield "fix: `jax.device_put` it once, if nothing writes to it later"
 
 
 @dataclasses.dataclass

@@ -15,6 +15,7 @@ from leafwise._findings.findings import (
 from leafwise._findings.first_compiles import MOST_FIRST, FirstFinding
 from leafwise._findings.records import (
     AuditRecord,
+    CallRecord,
     CapturesRecord,
     EventRecord,
     ExpectedRecord,
@@ -56,6 +57,7 @@ class Report:
     warnings: list[str]
     findings: list[Finding]
     first: list[FirstFinding]
+    calls: list[CallRecord] = dataclasses.field(default_factory=list[CallRecord])
     expected: ExpectedRecord | None = None
     # What JAX did not expose, each with what the report lacks because of it.
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])

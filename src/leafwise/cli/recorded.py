@@ -14,6 +14,7 @@ from leafwise._findings.first_compiles import first_findings
 from leafwise._findings.json import RecordError, from_json
 from leafwise._findings.records import (
     AuditRecord,
+    CallRecord,
     CapturesRecord,
     EventRecord,
     ProcessRecord,
@@ -41,6 +42,7 @@ class Record(TypedDict, total=False):
     owner: int
     wrong: WrongRecord
     audited: AuditRecord
+    call: CallRecord
     process: ProcessRecord
     program: ProgramRecord
     left_out: dict[str, str]
@@ -117,6 +119,7 @@ def make_report(
     versions = [version for process in processes for version in process.every("jax")]
     pythons = [version for process in processes for version in process.every("python")]
     lost = [record for process in processes for record in process.every("left_out")]
+    costs = [record for process in processes for record in process.every("call")]
     of_processes, programs = _programs(processes, began)
     return Report(
         version=VERSION,
@@ -137,6 +140,7 @@ def make_report(
         findings=findings(events),
         expected=expected_repeats(events),
         first=first_findings(events),
+        calls=list({(cost.function, cost.site): cost for cost in costs}.values()),
         left_out={name: part for record in lost for name, part in record.items()},
         audit=_audit(processes),
         captures=_captures(processes),

@@ -59,6 +59,7 @@ from leafwise._objects.source.call_site import (
 from leafwise._objects.source.loops import marked_line
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.account import WeakId
+from leafwise.cli.call_costs import CallCosts
 from leafwise.cli.program_recorder import ProgramRecorder, writing_faults
 from leafwise.errors import message_of
 
@@ -112,6 +113,7 @@ class Recorder(CaptureChecks):
         self.most = 2
         self._write, self._runs_old_text = write, runs_old_text
         self._programs = ProgramRecorder(write, is_whole=programs)
+        self._costs = CallCosts(write)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, tuple[tuple[SeenFunction, SeenFunction], dict[str, Any]]] = {}
@@ -196,6 +198,8 @@ class Recorder(CaptureChecks):
             self._programs.note(event, record)
             self._write(event=to_json(record))
             is_trace = event.kind is EventKind.TRACE and not event.eager
+            if is_trace and not event.is_inner:
+                self._costs.note(event, user_frame(outer_call(inspect.currentframe())))
             if self._lists_captures and is_trace and event.fun is not None:
                 captured = captures(event.fun).own().record()
                 captured.function = event.name

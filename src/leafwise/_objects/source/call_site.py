@@ -15,6 +15,7 @@ import re
 import sys
 import sysconfig
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -212,6 +213,9 @@ _TOOLS: Final = (4, 3, 5)
 _counted: dict[int, tuple[types.CodeType, dict[int, int]]] = {}
 """The runs of lines since they were asked about, by the id of their code, which is kept alive."""
 
+_next: dict[tuple[int, int], tuple[int, Callable[[types.FrameType], None]]] = {}
+"""What to do at the next run of a line, with the place of the call in its code."""
+
 _tool: int | None = None
 
 
@@ -234,6 +238,12 @@ def run_of(frame: types.FrameType) -> int | None:
     return runs[line]
 
 
+def at_next_run(frame: types.FrameType, act: Callable[[types.FrameType], None]) -> None:
+    """Call `act` with the frame in which the line of a call runs next, if runs are counted."""
+    if run_of(frame) is not None:
+        _next[id(frame.f_code), frame.f_lineno] = frame.f_lasti, act
+
+
 def stop_counting() -> None:
     """Stop counting lines, and free the tool id."""
     global _tool  # noqa: PLW0603  # one per process
@@ -242,6 +252,7 @@ def stop_counting() -> None:
             _MONITORING.set_local_events(_tool, code, 0)
         _MONITORING.free_tool_id(_tool)
     _counted.clear()
+    _next.clear()
     _tool = None
 
 
@@ -266,12 +277,24 @@ def _on_jump(code: types.CodeType, start: int, end: int) -> Any:
     frame = inspect.currentframe()
     if frame is None or frame.f_back is None or end >= start:
         return _MONITORING.DISABLE
-    return _on_line(code, frame.f_back.f_lineno)
+    return _on_line(code, frame.f_back.f_lineno, goes_to=end)
 
 
-def _on_line(code: types.CodeType, line: int) -> Any:
+def _on_line(code: types.CodeType, line: int, goes_to: int | None = None) -> Any:
     _, runs = _counted.get(id(code), (code, {}))
     if line not in runs:
         return _MONITORING.DISABLE
     runs[line] += 1
+    at, act = _next.get((id(code), line), (-1, None))
+    if act is not None:
+        frame: Any = inspect.currentframe()
+        while frame.f_code is not code:
+            frame = frame.f_back
+        # Later in the same run, the line of an expression of several lines is entered again; and
+        # the jump at the end of a loop's body is not a run if it goes to another line.
+        place = frame.f_lasti if goes_to is None else goes_to
+        is_here = any(i <= place < end and line == at_line for i, end, at_line in code.co_lines())
+        if place <= at and is_here:
+            del _next[id(code), line]
+            act(frame)
     return None
