@@ -62,7 +62,7 @@ def test_a_loop() -> None:
 def test_programs_of_one_cause_are_one_finding() -> None:
     """Two functions with the same loop are one; another loop, and another kind, are others."""
     other = Origin("loop", site(30), share=0.9, runs=9, fix=SCAN)
-    held = Origin("constants", site(9), nbytes=31 << 20, fix=Fix("pass it"))
+    held = Origin("constants", site(9), nbytes=31 << 20, is_folded=True, fix=Fix("pass it"))
     events = [
         *program(LOOP),
         *program(LOOP, name="grad_step", start=30.0),
@@ -73,7 +73,8 @@ def test_programs_of_one_cause_are_one_finding() -> None:
     assert both.startswith(
         "the first compiles of train_step, grad_step took 44.0 s: 90% of the 5,532"
     )
-    assert table == "table holds 31 MiB of constants, which XLA folds: 4.50 s"
+    took = "the first compile of table took 5.00 s"
+    assert table == f"{took}: it holds 31 MiB of constants, which XLA folds"
     assert last.startswith("the first compile of other took 3.00 s")
 
 
@@ -99,6 +100,18 @@ def test_lines_are_one_finding() -> None:
     lines = [Origin("line", site(number), share=share) for number, share in ((4, 0.5), (7, 0.25))]
     (text,) = headlines(program(*lines))
     assert text.endswith("of its 5,532 operations, 50% from churn.py:4, 25% from churn.py:7")
+
+
+def test_constants_without_folding() -> None:
+    """Their size is said, without a time: that of the compile is that of the loop or the lines."""
+    held = Origin("constants", site(9), nbytes=31 << 20, fix=Fix("pass it"))
+    line = Origin("line", site(4), share=0.5)
+    loop, table = headlines(program(LOOP, held))
+    assert loop.startswith("the first compile of train_step took 22.0 s: 90% of its 5,532")
+    assert table == "train_step holds 31 MiB of constants"
+    assert headlines(program(held, line, line))[1].endswith(
+        "50% from churn.py:4, 50% from churn.py:4"
+    )
 
 
 def test_a_repeat_is_no_first_compile() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from tests.first_compiles import programs
 from tests.first_compiles.programs import ROLLED, UNROLLED
@@ -88,6 +89,55 @@ def test_the_share() -> None:
     (origin,) = origins_of(solve, (1.0,))
     assert origin.site.line == solve.__code__.co_firstlineno + 1
     assert (origin.runs, origin.share) == (9, 45 / 52)  # with a function and its return
+
+
+TABLE = np.cos(np.arange(1 << 18, dtype=np.float32)).reshape(512, 512)
+OTHER = TABLE + 1
+
+
+def deep(x: Any, n: int = 9) -> Any:
+    return deep(jnp.tanh(x @ x), n - 1) if n else x
+
+
+@pytest.mark.parametrize(
+    ("function", "is_folded"),
+    [
+        (lambda v: deep(v) @ (TABLE @ v), False),
+        (lambda v: OTHER @ (TABLE * v), False),
+        (lambda v: TABLE.reshape(-1, 1)[:, None] * deep(v)[0], False),
+        (lambda v: jnp.broadcast_to(TABLE, (3, 512, 512)) * deep(v), False),
+        (lambda v: jnp.where(v > 0, TABLE, OTHER), False),
+        (lambda v: jnp.sin(TABLE) @ deep(v), True),
+        (lambda v: deep(v) @ jnp.dot(OTHER, TABLE), True),
+        (lambda v: jnp.cumsum(TABLE, axis=0) * v, True),
+        (lambda v: jax.jit(lambda v: v * jnp.exp(OTHER))(v), True),
+    ],
+    ids=["product", "two", "reshaped", "broadcast", "where", "sine", "both", "inner", "jitted"],
+)
+def test_constants(function: Any, is_folded: bool) -> None:
+    """XLA folds where an operation has constants alone as operands; else lines come first."""
+    origins = {origin.kind: origin for origin in origins_of(function, (TABLE,))}
+    assert origins["constants"].is_folded == is_folded
+    assert origins["constants"].nbytes >= 1 << 20
+    assert list(origins) == (["constants"] if is_folded else ["line", "constants"])
+
+
+def test_constants_and_lines() -> None:
+    """Lines are said next to what XLA folds if they have many operations."""
+    for depth, kinds in ((300, {"constants", "line"}), (30, {"constants"})):
+        origins = origins_of(lambda v, n=depth: deep(v, n) @ jnp.sin(TABLE), (TABLE,))
+        assert {origin.kind for origin in origins} == kinds
+
+
+def test_constants_and_a_loop() -> None:
+    """Both are said, the loop first if XLA folds nothing."""
+
+    def solve(v: Any) -> Any:
+        for _ in range(9):
+            v = jnp.tanh(v @ TABLE)
+        return v
+
+    assert [origin.kind for origin in origins_of(solve, (TABLE,))] == ["loop", "constants"]
 
 
 def test_loops_around_each_other(tmp_path: Path) -> None:

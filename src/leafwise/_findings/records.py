@@ -1,6 +1,7 @@
 """The records of what JAX did while a script ran. Nothing here needs JAX."""
 
 import dataclasses
+import itertools
 from typing import Annotated, Any, Literal, TypeAlias
 
 from leafwise._findings.reasons import Explanation, Fix
@@ -87,6 +88,7 @@ class Origin:
         share: The share of the operations that come from there.
         runs: How often the body was traced in one trace, over all enclosing loops.
         nbytes: The bytes of the constants.
+        is_folded: Whether an operation has constants alone as operands: XLA computes it.
         fix: What to do; false if nothing is known to help.
     """
 
@@ -96,6 +98,7 @@ class Origin:
     share: float = 0.0
     runs: int = 0
     nbytes: int = 0
+    is_folded: bool = False
     fix: Fix = dataclasses.field(default_factory=Fix)
 
 
@@ -120,7 +123,8 @@ class FirstCompile(ShownAsText):
             return f"it has {number}"
         origin, *_ = origins
         if origin.kind == "constants":
-            return f"it holds {size(origin.nbytes)} of constants"
+            folds = ", which XLA folds" * origin.is_folded
+            return f"it holds {size(origin.nbytes)} of constants{folds}"
         if origin.kind == "line":
             lines = (f"{line.share:.0%} from {place(line.site)}" for line in origins)
             return f"of {operations}, {', '.join(lines)}"
@@ -131,8 +135,8 @@ class FirstCompile(ShownAsText):
 
     def grouped(self) -> list[list[Origin]]:
         """Return the origins one by one, but lines, or no origins, as one group."""
-        is_of_lines = all(origin.kind == "line" for origin in self.origins)
-        return [self.origins] if is_of_lines else [[origin] for origin in self.origins]
+        groups = itertools.groupby(self.origins, lambda origin: origin.kind == "line" or id(origin))
+        return [list(group) for _, group in groups] or [[]]
 
     def __str__(self) -> str:
         """Return where the operations come from, and what to do."""
