@@ -102,6 +102,17 @@ def test_lines_are_one_finding() -> None:
     assert text.endswith("of its 5,532 operations, 50% from churn.py:4, 25% from churn.py:7")
 
 
+def test_functions_of_a_package() -> None:
+    """They stand in place of their line, which is said if there are several."""
+    found = Origin("line", site(4), path="simulate > contact", share=0.8, runs=30)
+    once = Origin("line", site(4), path="solve", share=0.1, runs=1)
+    (text,) = headlines(program(found, once))
+    shares = "80% from `simulate > contact` (30 times), 10% from `solve`"
+    assert text.endswith(f"of its 5,532 operations, {shares}")
+    (text,) = headlines(program(found, Origin("line", site(5), share=0.1)))
+    assert text.endswith("(30 times) at churn.py:4, 10% from churn.py:5")
+
+
 def test_constants_without_folding() -> None:
     """Their size is said, without a time: that of the compile is that of the loop or the lines."""
     held = Origin("constants", site(9), nbytes=31 << 20, fix=Fix("pass it"))

@@ -2,6 +2,8 @@
 
 import inspect
 import re
+import tempfile
+import types
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.first_compiles import programs
 from tests.first_compiles.programs import ROLLED, UNROLLED
 from tests.kit.inside import Act, Site
@@ -138,6 +142,75 @@ def test_constants_and_a_loop() -> None:
         return v
 
     assert [origin.kind for origin in origins_of(solve, (TABLE,))] == ["loop", "constants"]
+
+
+PACKAGE = """\
+import jax, jax.numpy as jnp
+COUNTS = {{}}
+def called(name):
+    COUNTS[name] = COUNTS.get(name, 0) + 1
+def contact(x):
+    called("contact")
+    for i in range(3):
+        x = jnp.tanh(x) * jnp.sin(x + i) + jnp.exp(x)
+    return jnp.cos(x) * jnp.sinh(x) - x
+def friction(x):
+    called("friction")
+    return x - jnp.sin(jnp.tanh(x)) * jnp.expm1(x)
+def step(x):
+    called("step")
+    for _ in range({0}):
+        x = contact(x)
+    x = contact({1}(x)) - friction(x)
+    return x
+def simulate(x):
+    for _ in range({2}):
+        x = step(x)
+    return jnp.sin(x) + jnp.cos(x)
+jitted = jax.jit(simulate)
+"""
+
+
+def drawn_package(folder: Path, name: str, *numbers: Any) -> Any:
+    """Return a package of functions that call each other as often as the numbers say."""
+    file = folder / "site-packages" / f"{name}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(PACKAGE.format(*numbers), encoding="utf-8")
+    module: Any = types.ModuleType(name)
+    exec(compile(file.read_text(), str(file), "exec"), vars(module))  # noqa: S102  # our own
+    return module
+
+
+WRAPS = [lambda f: f, lambda f: jax.grad(lambda x: f(x).sum())]
+
+
+@pytest.mark.parametrize("wrap", WRAPS, ids=["forward", "gradient"])
+@pytest.mark.parametrize("numbers", [(2, "", 3), (1, "friction", 4)], ids=["calls", "others"])
+def test_functions_of_a_package(numbers: Any, wrap: Any, tmp_path: Path) -> None:
+    """They are named below the line of the user, if there is one, with the number of calls."""
+    one, other = (drawn_package(tmp_path, name, *numbers) for name in ("one", "other"))
+    for module in (other, one):
+        own = wrap(lambda x, module=module: module.simulate(x))  # the line of the user
+        for function in (own, wrap(module.simulate)):
+            module.COUNTS.clear()
+            origins = origins_of(function, (jnp.ones(3),))
+            assert {origin.kind for origin in origins} == {"line"}
+            assert origins[0].path == "simulate > contact"
+            assert 0.5 < origins[0].share < 1
+            for origin in origins:
+                assert origin.runs == module.COUNTS[origin.path.rpartition(" > ")[2]]
+
+
+@pytest.mark.nightly
+@given(st.integers(0, 3), st.sampled_from(["", "friction"]), st.integers(1, 4))
+def test_functions_of_drawn_packages(inner: int, name: str, outer: int) -> None:
+    """Shares and numbers of calls are those that plain JAX and Python count."""
+    with tempfile.TemporaryDirectory() as folder:
+        module = drawn_package(Path(folder), "drawn", inner, name, outer)
+        for origin in origins_of(module.simulate, (jnp.ones(3),)):
+            function = origin.path.rpartition(" > ")[2]
+            if function in module.COUNTS:
+                assert origin.runs == module.COUNTS[function]
 
 
 def test_loops_around_each_other(tmp_path: Path) -> None:

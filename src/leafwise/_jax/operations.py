@@ -21,6 +21,7 @@ class Frame(NamedTuple):
     file: str
     line: int
     column: int
+    function: str = ""
 
 
 Frames: TypeAlias = tuple[Frame, ...]
@@ -171,6 +172,9 @@ class _LocationReader:
             read: tuple[Frames, bool] = (), False
             if _is(location, "name"):
                 read = self._read_frames(location.child_loc)
+                if _is(location.child_loc, "file"):
+                    (frame,), is_rule = read
+                    read = (frame._replace(function=str(location.name_str)),), is_rule
             elif _is(location, "callsite"):
                 inside, _ = self._read_frames(location.callee)
                 call, is_rule = self._read_frames(location.caller)

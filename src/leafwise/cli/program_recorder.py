@@ -179,6 +179,7 @@ def _describe(operations: Operations, event: Event, record: EventRecord) -> Firs
     """Return the description of a program; only this reads source files."""
     first = describe_operations(operations)
     for origin in first.origins:
+        origin.site = origin.site or record.site  # where all code is of packages
         if origin.kind == "constants":
             captured = captures(event.fun).own() if event.fun is not None else ()
             large = [capture for capture in captured if capture.nbytes >= LARGE_BYTES]
