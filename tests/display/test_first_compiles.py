@@ -62,7 +62,7 @@ def test_a_loop() -> None:
 def test_programs_of_one_cause_are_one_finding() -> None:
     """Two functions with the same loop are one; another loop, and another kind, are others."""
     other = Origin("loop", site(30), share=0.9, runs=9, fix=SCAN)
-    held = Origin("constants", site(9), nbytes=31 << 20, fix=Fix("pass it"))
+    held = Origin("constants", site(9), nbytes=31 << 20, is_folded=True, fix=Fix("pass it"))
     events = [
         *program(LOOP),
         *program(LOOP, name="grad_step", start=30.0),
@@ -73,7 +73,8 @@ def test_programs_of_one_cause_are_one_finding() -> None:
     assert both.startswith(
         "the first compiles of train_step, grad_step took 44.0 s: 90% of the 5,532"
     )
-    assert table == "table holds 31 MiB of constants, which XLA folds: 4.50 s"
+    took = "the first compile of table took 5.00 s"
+    assert table == f"{took}: it holds 31 MiB of constants, which XLA folds"
     assert last.startswith("the first compile of other took 3.00 s")
 
 
@@ -100,6 +101,29 @@ def test_lines_are_one_finding() -> None:
     (text,) = headlines(program(*lines))
     assert not first_findings(program(*lines))[0].has_cause
     assert text.endswith("of its 5,532 operations, 50% from churn.py:4, 25% from churn.py:7")
+
+
+def test_functions_of_a_package() -> None:
+    """They stand in place of their line, which is said if there are several."""
+    found = Origin("line", site(4), path="simulate > contact", share=0.8, runs=30)
+    once = Origin("line", site(4), path="solve", share=0.1, runs=1)
+    (text,) = headlines(program(found, once))
+    shares = "80% from `simulate > contact` (30 times), 10% from `solve`"
+    assert text.endswith(f"of its 5,532 operations, {shares}")
+    (text,) = headlines(program(found, Origin("line", site(5), share=0.1)))
+    assert text.endswith("(30 times) at churn.py:4, 10% from churn.py:5")
+
+
+def test_constants_without_folding() -> None:
+    """Their size is said, without a time: that of the compile is that of the loop or the lines."""
+    held = Origin("constants", site(9), nbytes=31 << 20, fix=Fix("pass it"))
+    line = Origin("line", site(4), share=0.5)
+    loop, table = headlines(program(LOOP, held))
+    assert loop.startswith("the first compile of train_step took 22.0 s: 90% of its 5,532")
+    assert table == "train_step holds 31 MiB of constants"
+    assert headlines(program(held, line, line))[1].endswith(
+        "50% from churn.py:4, 50% from churn.py:4"
+    )
 
 
 def test_a_repeat_is_no_first_compile() -> None:

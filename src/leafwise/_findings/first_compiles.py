@@ -46,9 +46,10 @@ class FirstFinding(Finding):
             programs = count(len(self.programs), "program")
             return f"{programs} compiled once each outside `jit`, {spent}"
         nbytes = sum(origin.nbytes for origin in self.origins)
-        if nbytes and not self.is_unfinished:
-            compiled = duration(self._seconds("compile", "cache hit"))
-            return f"{names} holds {size(nbytes)} of constants, which XLA folds: {compiled}"
+        is_folded = any(origin.is_folded for origin in self.origins)
+        if nbytes and not (is_folded or self.is_unfinished):
+            # Nothing shows what these cost: XLA may only copy them.
+            return f"{names} holds {size(nbytes)} of constants"
         several, largest = len(self.names) > 1, self.largest
         took = f"the first compile{'s' * several} of {names} took {spent}"
         if self.is_unfinished:

@@ -1,6 +1,7 @@
 """The records of what JAX did while a script ran. Nothing here needs JAX."""
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -86,8 +87,11 @@ class Origin:
         site: The line of user code.
         via: The line in a package that has the loop; empty for a loop in user code.
         share: The share of the operations that come from there.
-        runs: How often the body was traced in one trace, over all enclosing loops.
+        runs: How often the body, or the last function, was traced in one trace, over all
+            enclosing loops; 0 if that is not known.
         nbytes: The bytes of the constants.
+        is_folded: Whether an operation has constants alone as operands: XLA computes it.
+        path: The functions of packages below the line: the first and the last.
         fix: What to do; false if nothing is known to help.
     """
 
@@ -97,7 +101,17 @@ class Origin:
     share: float = 0.0
     runs: int = 0
     nbytes: int = 0
+    is_folded: bool = False
+    path: str = ""
     fix: Fix = dataclasses.field(default_factory=Fix)
+
+    def where(self, *, several: bool) -> str:
+        """Return the line, or the functions below it: ``simulate > contact (30 times)``."""
+        if not self.path:
+            return place(self.site)
+        times = f" ({self.runs:,} times)" if self.runs > 1 else ""
+        line = f" at {place(self.site)}" if several and self.site else ""
+        return f"`{clean(self.path)}`{times}{line}"
 
 
 @dataclasses.dataclass
@@ -121,9 +135,11 @@ class FirstCompile(ShownAsText):
             return f"it has {number}"
         origin, *_ = origins
         if origin.kind == "constants":
-            return f"it holds {size(origin.nbytes)} of constants"
+            folds = ", which XLA folds" * origin.is_folded
+            return f"it holds {size(origin.nbytes)} of constants{folds}"
         if origin.kind == "line":
-            lines = (f"{line.share:.0%} from {place(line.site)}" for line in origins)
+            several = len({line.site for line in origins}) > 1
+            lines = (f"{line.share:.0%} from {line.where(several=several)}" for line in origins)
             return f"of {operations}, {', '.join(lines)}"
         called = "this call with `unroll=`" if origin.kind == "unroll" else f"`{origin.kind}` here"
         what = "this loop" if origin.kind == "loop" else called
@@ -132,8 +148,8 @@ class FirstCompile(ShownAsText):
 
     def grouped(self) -> list[list[Origin]]:
         """Return the origins one by one, but lines, or no origins, as one group."""
-        is_of_lines = all(origin.kind == "line" for origin in self.origins)
-        return [self.origins] if is_of_lines else [[origin] for origin in self.origins]
+        groups = itertools.groupby(self.origins, lambda origin: origin.kind == "line" or id(origin))
+        return [list(group) for _, group in groups] or [[]]
 
     def __str__(self) -> str:
         """Return where the operations come from, and what to do."""

@@ -42,13 +42,13 @@ from leafwise._jax.compiles import (
 )
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import EventKind
-from leafwise._jax.operations import Operations, read_operations
+from leafwise._jax.operations import LARGE_BYTES, Operations, read_operations
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.source.call_site import Site, tree_of
 from leafwise._objects.source.code import names_of
 from leafwise._programs.digest import describe_call, describe_captures, digest_of
-from leafwise._programs.first_compile import LARGE_BYTES, describe_operations
+from leafwise._programs.first_compile import describe_operations
 from leafwise._programs.program import packed, read_program
 from leafwise.errors import message_of
 
@@ -179,6 +179,7 @@ def _describe(operations: Operations, event: Event, record: EventRecord) -> Firs
     """Return the description of a program; only this reads source files."""
     first = describe_operations(operations)
     for origin in first.origins:
+        origin.site = origin.site or record.site  # where all code is of packages
         if origin.kind == "constants":
             captured = captures(event.fun).own() if event.fun is not None else ()
             large = [capture for capture in captured if capture.nbytes >= LARGE_BYTES]
