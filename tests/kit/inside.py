@@ -19,11 +19,13 @@ from leafwise._findings.json import from_json, to_json
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._findings.records import (
     AuditRecord,
+    CallsRecord,
     CapturesRecord,
     EventKindText,
     EventRecord,
     FirstCompile,
     FunctionRecord,
+    LevelRecord,
     LoweredRecord,
     Origin,
     Seconds,

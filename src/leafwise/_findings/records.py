@@ -185,7 +185,10 @@ class EventRecord:
     call: list[int] | None = None
     first: FirstCompile | None = None  # on the compile of a program
     unfinished: bool = False  # the process ended during it
-    fix: Fix | None = None  # jits a call that made many programs
+    heavy: bool | None = None  # whether it is slow to compile: many operations, or a loop
+    maker: str = ""  # the function of JAX that called a heavy one
+    # The user's frames around a compile, from the outermost to the first package that uses JAX.
+    levels: list["LevelRecord"] = dataclasses.field(default_factory=list["LevelRecord"])
     culprit: SiteRecord | None = None  # the line that caused the repeat, if it is another line
     # The lines of user code that call one that JAX compiles for new sizes, outside `jit`.
     callers: list[SiteRecord] = dataclasses.field(default_factory=list[SiteRecord])
@@ -195,6 +198,38 @@ class EventRecord:
     @property
     def interval(self) -> tuple[float, float]:
         return self.start, self.start + self.seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelRecord:
+    """A frame of user code around a compile."""
+
+    site: SiteRecord
+    loop: SiteRecord | None = None  # the first line of the innermost loop around it
+    # Which call of the function it is; None if not counted.
+    start: int | None = dataclasses.field(default=None, compare=False)
+    reads: bool = False  # whether its code, or that of a package below, needs values
+
+    @property
+    def place(self) -> SiteRecord:
+        return self.loop or self.site
+
+    @property
+    def function(self) -> tuple[str, str]:
+        return self.site.file, self.site.function
+
+    @property
+    def is_module(self) -> bool:
+        return self.site.function == "<module>"
+
+
+@dataclasses.dataclass
+class CallsRecord:
+    """How often the function `maker` was called below some lines; without one, values were read."""
+
+    maker: str
+    levels: list[LevelRecord]
+    number: int
 
 
 @dataclasses.dataclass

@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from importlib import metadata
 from typing import Any, Final
 
 import jax
+from jaxlib.mlir import ir  # as in `leafwise._jax.compiles`
 
 from leafwise._captures.captures import Capture, captures
 from leafwise._captures.uses import host_call
@@ -59,6 +61,10 @@ up to a quarter of the time of the lowering."""
 _MANY: Final = 1000
 """A program with at least this many operations is recorded before its compile."""
 
+_HEAVY: Final = 40
+_LOOPS: Final = frozenset({"stablehlo.while", "stablehlo.sort"})
+"""A program with that many operations, or one of these, takes XLA far longer than others."""
+
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
 """Options whose names contain one of these are left out."""
@@ -73,6 +79,8 @@ class _Program(threading.local):
     describe: Callable[[], FirstCompile] | None = None
     read: tuple[LoweredRecord | None, str | None] = None, None
     reading: float = 0.0  # seconds
+    is_eager: bool = False
+    is_heavy: bool | None = None
 
 
 class ProgramRecorder:
@@ -98,9 +106,11 @@ class ProgramRecorder:
         if event.kind is EventKind.LOWERING:  # JAX has chosen its devices
             if event.seconds >= _SMALL and shows_lines():
                 here.lowered = event, record
-            if self._is_whole or here.lowered is not None:
+            here.is_eager, here.is_heavy = event.eager, None
+            if self._is_whole or event.eager or here.lowered is not None:
                 listen_to_compiles(self._read)
         elif event.kind is EventKind.COMPILE:
+            record.heavy = here.is_heavy if event.eager else None
             if here.seconds >= LEAST and here.describe is not None:
                 with writing_faults(self._write, event.name):
                     record.first = here.describe()
@@ -114,6 +124,9 @@ class ProgramRecorder:
                 program = packed(read_program(compiled, compiled.options()))
                 here.read = program, compiled.cache_key() if is_on() else None
         here.reading = time.perf_counter() - began if self._is_whole else 0.0
+        if here.is_eager:
+            with writing_faults(self._write, compiled.name):
+                here.is_heavy = _is_heavy(compiled.module)
         if here.lowered is None or here.describe is not None:
             return
         with writing_faults(self._write, compiled.name):
@@ -164,6 +177,21 @@ class ProgramRecorder:
         except Exception as error:  # noqa: BLE001  # user code; the rest is still useful
             record.refused[event.name] = f"{type(error).__name__}: {message_of(error)}"
         self._write(program=to_json(record))
+
+
+def _is_heavy(module: Any) -> bool:
+    """Return whether XLA is slow to compile a program again for each call of it in one `jit`."""
+    names = Counter[str]()
+
+    def count(operation: Any) -> Any:
+        names[operation.name] += 1
+        return ir.WalkResult.ADVANCE
+
+    with module.context:
+        module.operation.walk(count, ir.WalkOrder.PRE_ORDER)
+    # Iteration over an array is one program of many slices, which is fast.
+    is_sliced = names["stablehlo.slice"] * 3 > names.total()
+    return (names.total() >= _HEAVY and not is_sliced) or not _LOOPS.isdisjoint(names)
 
 
 @contextlib.contextmanager

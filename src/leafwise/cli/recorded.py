@@ -15,6 +15,7 @@ from leafwise._findings.json import RecordError, from_json
 from leafwise._findings.records import (
     AuditRecord,
     CallRecord,
+    CallsRecord,
     CapturesRecord,
     EventRecord,
     ProcessRecord,
@@ -43,6 +44,7 @@ class Record(TypedDict, total=False):
     wrong: WrongRecord
     audited: AuditRecord
     call: CallRecord
+    calls: list[CallsRecord]
     process: ProcessRecord
     program: ProgramRecord
     left_out: dict[str, str]
@@ -121,6 +123,7 @@ def make_report(
     lost = [record for process in processes for record in process.every("left_out")]
     costs = [record for process in processes for record in process.every("call")]
     of_processes, programs = _programs(processes, began)
+    calls = [one for process in processes for several in process.every("calls") for one in several]
     return Report(
         version=VERSION,
         leafwise=metadata.version("leafwise"),
@@ -139,7 +142,7 @@ def make_report(
         ],
         findings=findings(events),
         expected=expected_repeats(events),
-        first=first_findings(events),
+        first=first_findings(events, calls),
         calls=list({(cost.function, cost.site): cost for cost in costs}.values()),
         left_out={name: part for record in lost for name, part in record.items()},
         audit=_audit(processes),
