@@ -417,7 +417,13 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", CHANGES)
+AT_NIGHT = ("a function elsewhere", "what it calls")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in CHANGES],
+)
 def test_no_answer_becomes_stale(run: Runner, name: str) -> None:
     """What reads a value that changes stays in the loop; the rest moves, if output is compared."""
     tables, rate, grow, printed = CHANGES[name]

@@ -86,7 +86,7 @@ class Lens(Parts):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_annotation_for_each_cause(check_all: Check, write: Write) -> None:
     """GitHub shows ten: a fault is one for each class, with the laws and changes that it breaks."""
     file = write(TWO_FAULTS)
