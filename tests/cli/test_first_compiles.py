@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import pytest
+from tests.kit.explained import recorded
 from tests.kit.inside import first_compiles, program_recorder
 from tests.kit.processes import Runner
 
@@ -73,25 +75,58 @@ def test_a_loop_in_a_package(run: Runner) -> None:
 
 @pytest.mark.slow
 def test_a_start_up(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many small programs that one line makes outside jitted functions may be one."""
-    for name, seconds in (("LEAST", 0.01), ("_LONGEST_EACH", 60.0)):
-        monkeypatch.setattr(first_compiles, name, seconds)
-    body = "\n".join(f"    out.append(jnp.tile(x, {n}))" for n in range(2, 14))
-    net = f"import jax.numpy as jnp\ndef init(x):\n    out = []\n{body}\n    return out\n"
+    """Many small programs that a package makes for one line may be one, if it needs no values."""
+    monkeypatch.setattr(first_compiles, "LEAST", 0.01)
     folder = Path("site-packages")
     folder.mkdir()
-    (folder / "nets_of_layers.py").write_text(net, encoding="utf-8")
     monkeypatch.syspath_prepend(str(folder.resolve()))
-    code = """\
-import jax, jax.numpy as jnp, nets_of_layers as nets
-x = jnp.ones(3)
-params = nets.init(x)
+    body = "\n".join(f"    out.append(jnp.tile(x, {n}))" for n in range(2, 14))
+    for name, last in (("nets_of_layers", "out"), ("nets_of_sizes", "[float(out[0][0])]")):
+        net = f"import jax.numpy as jnp\ndef init(x):\n    out = []\n{body}\n    return {last}\n"
+        (folder / f"{name}.py").write_text(net, encoding="utf-8")
+        code = f"import jax, numpy as np, {name} as nets\nx = np.ones(3)\nparams = nets.init(x)\n"
+        found = explained(script("start.py", code)).get("first", [])
+        if last != "out" or sys.version_info < (3, 12):  # there nobody counts calls
+            assert not found
+            continue
+        (finding,) = found
+        assert (finding["place"], finding["kind"]) == ("start.py:3", "outside")
+        assert finding["programs"] >= 12
+        assert finding["fixes"][0].startswith("put this line into a function and `jax.jit` that")
+
+
+DRAWS = """\
+import jax, numpy as np
+def one(key, shape):
+    return jax.nn.initializers.he_normal()(key, shape)
+def build(keys):
+    out = []
+    for key in keys:
+        out.append(one(key, SHAPE))
+    return out
+def two(keys):
+    return [one(key, SHAPE) for key in keys]
+keys = jax.random.split(jax.random.key(0), 8)
+keys = [keys[n] for n in range(8)]
+FIRST(keys), SECOND(keys)
 """
-    (finding,) = explained(script("start.py", code))["first"]
-    assert (finding["place"], finding["kind"]) == ("start.py:3", "outside")
-    assert finding["programs"] >= 12
-    # Nothing has shown what a package does, or that its result is arrays.
-    assert finding["fixes"][0].startswith("put this call into a function, and `jax.jit` that once")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts calls")
+@pytest.mark.parametrize(("first", "second"), [("build", "two"), ("two", "build")])
+def test_draws_share_a_program(first: str, second: str) -> None:
+    """Calls are counted by the lines around them: eight below each line, of one program."""
+    jax.clear_caches()
+    code = DRAWS.replace("SHAPE", "(16, 8)").replace("FIRST", first).replace("SECOND", second)
+    records = recorded(script("draws.py", code))
+    calls = [row for record in records for row in record.get("calls", ())]
+    draws = [row for row in calls if row["maker"] == "truncated_normal"]
+    assert [row["number"] for row in draws] == [8, 8]
+    functions = [[level["site"]["function"] for level in row["levels"]][-3:] for row in draws]
+    assert functions == [["<module>", name, "one"] for name in (first, second)]
+    compiles = [record["event"] for record in records if record.get("event", {}).get("heavy")]
+    assert [one["maker"] for one in compiles].count("truncated_normal") == 1
 
 
 @pytest.mark.slow

@@ -11,6 +11,8 @@ from tests.compare.fixes import COUNTED, PROGRAMS
 from tests.kit.explained import package, program, report_on
 from tests.kit.inside import first_compiles, program_recorder
 
+pytestmark = pytest.mark.slow  # each program runs twice
+
 HEAD = """\
 import dataclasses
 import equinox as eqx

@@ -122,6 +122,7 @@ def report(
         "events": every,
         "warnings": [],
         "findings": findings(every),
+        "first": [],
     }
     return Report(**base | more)
 

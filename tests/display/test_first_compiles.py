@@ -1,5 +1,6 @@
 """Findings on first compiles: what is one, what it says, and what is said of the cache on disk."""
 
+import dataclasses
 import io
 import json
 from typing import Any
@@ -7,10 +8,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 from tests.kit.inside import (
+    CallsRecord,
     EventRecord,
     FirstCompile,
     Fix,
+    LevelRecord,
     Origin,
+    SiteRecord,
     annotations_of,
     cache_off_lines,
     first_findings,
@@ -62,7 +66,7 @@ def test_a_loop() -> None:
 def test_programs_of_one_cause_are_one_finding() -> None:
     """Two functions with the same loop are one; another loop, and another kind, are others."""
     other = Origin("loop", site(30), share=0.9, runs=9, fix=SCAN)
-    held = Origin("constants", site(9), nbytes=31 << 20, fix=Fix("pass it"))
+    held = Origin("constants", site(9), nbytes=31 << 20, is_folded=True, fix=Fix("pass it"))
     events = [
         *program(LOOP),
         *program(LOOP, name="grad_step", start=30.0),
@@ -73,7 +77,8 @@ def test_programs_of_one_cause_are_one_finding() -> None:
     assert both.startswith(
         "the first compiles of train_step, grad_step took 44.0 s: 90% of the 5,532"
     )
-    assert table == "table holds 31 MiB of constants, which XLA folds: 4.50 s"
+    took = "the first compile of table took 5.00 s"
+    assert table == f"{took}: it holds 31 MiB of constants, which XLA folds"
     assert last.startswith("the first compile of other took 3.00 s")
 
 
@@ -98,7 +103,31 @@ def test_lines_are_one_finding() -> None:
     """Where no rule holds the lines with most operations are said together."""
     lines = [Origin("line", site(number), share=share) for number, share in ((4, 0.5), (7, 0.25))]
     (text,) = headlines(program(*lines))
+    assert not first_findings(program(*lines))[0].has_cause
     assert text.endswith("of its 5,532 operations, 50% from churn.py:4, 25% from churn.py:7")
+
+
+def test_functions_of_a_package() -> None:
+    """They stand in place of their line, which is said if there are several."""
+    found = Origin("line", site(4), path="simulate > contact", share=0.8, runs=30)
+    once = Origin("line", site(4), path="solve", share=0.1, runs=1)
+    (text,) = headlines(program(found, once))
+    shares = "80% from `simulate > contact` (30 times), 10% from `solve`"
+    assert text.endswith(f"of its 5,532 operations, {shares}")
+    (text,) = headlines(program(found, Origin("line", site(5), share=0.1)))
+    assert text.endswith("(30 times) at churn.py:4, 10% from churn.py:5")
+
+
+def test_constants_without_folding() -> None:
+    """Their size is said, without a time: that of the compile is that of the loop or the lines."""
+    held = Origin("constants", site(9), nbytes=31 << 20, fix=Fix("pass it"))
+    line = Origin("line", site(4), share=0.5)
+    loop, table = headlines(program(LOOP, held))
+    assert loop.startswith("the first compile of train_step took 22.0 s: 90% of its 5,532")
+    assert table == "train_step holds 31 MiB of constants"
+    assert headlines(program(held, line, line))[1].endswith(
+        "50% from churn.py:4, 50% from churn.py:4"
+    )
 
 
 def test_a_repeat_is_no_first_compile() -> None:
@@ -121,31 +150,108 @@ def test_a_compile_that_did_not_end(seconds: float, text: str) -> None:
     assert finding.as_dict()["unfinished"]
 
 
-def start_up(number: int, each: float, fix: Fix | None = SCAN, run: int = 0) -> list[EventRecord]:
-    """Return programs that one run of a line compiled outside jitted functions."""
-    facts: dict[str, Any] = {"eager": True, "run": run, "explanation": FIRST, "seconds": each}
-    events = [event("compile", n * each, name=f"op{n}", **facts) for n in range(number)]
-    events[-1].fix = fix
+def level(line: int, function: str, start: int = 0, **more: Any) -> LevelRecord:
+    return LevelRecord(SiteRecord("churn.py", line, function, f"line {line}"), start=start, **more)
+
+
+LEAVES = SiteRecord("churn.py", 14, "convert", "for leaf in leaves:")
+ABOVE = level(90, "<module>"), level(15, "convert", loop=LEAVES)
+
+
+def start_up(number: int, each: float, heavy: int = 0, *above: LevelRecord) -> list[EventRecord]:
+    """Return programs outside `jit` in calls of `quantize`; the first ones are heavy."""
+    events: list[EventRecord] = []
+    for n in range(number):
+        seconds, facts = each * (5 if n < heavy else 1), {"heavy": n < heavy}
+        start = events[-1].interval[1] if events else 0.0
+        levels = [*(above or ABOVE), level(5 + n % 2, "quantize", n // 2)]
+        more: Any = {"name": f"op{n}", "eager": True, "maker": "normal" * (n < heavy)} | facts
+        events += [event("compile", start, seconds, explanation=FIRST, levels=levels, **more)]
     return events
 
 
-@pytest.mark.parametrize(
-    ("events", "number"),
-    [
-        (start_up(55, 0.06), 1),
-        (start_up(9, 0.07), 0),
-        (start_up(55, 0.01), 0),
-        (start_up(55, 0.2), 0),
-        (start_up(55, 0.06, None), 0),
-        ([*start_up(9, 0.06), *start_up(9, 0.06, run=1)], 0),
-    ],
-    ids=["many", "few", "quick", "large", "no fix", "in two runs"],
+def calls(number: int, maker: str = "normal", *below: LevelRecord) -> CallsRecord:
+    return CallsRecord(maker, [*ABOVE, *below], number)
+
+
+IF = "if it has no side effects and needs no values"
+LOOP_FIX = f"put this loop into a function and `jax.jit` that, {IF}: 3.30 s to about 1.4 s"
+INNER_FIX = f"`jax.jit` `quantize`, {IF}: about half"
+LATER = "; to jit all of it, return the values that are read here, and read them later"
+LEAVE_FIX = (
+    "leave it: 300 calls of `normal` share 30 programs, which one `jit` would compile for each; "
+    "JAX's cache on disk takes the next run to about a fifth"
 )
-def test_programs_outside_jit(events: list[EventRecord], number: int) -> None:
-    """Ten small ones of one run of a line, of a second in all, may as well be one."""
-    found = headlines(events)
-    assert len(found) == number
-    assert found in ([], ["55 programs compiled once each outside `jit`, 3.30 s"])
+
+
+@pytest.mark.parametrize(
+    ("events", "of_calls", "fixes"),
+    [
+        (start_up(55, 0.06), [], [LOOP_FIX]),
+        (start_up(5, 0.66), [], []),
+        (start_up(55, 0.01), [], []),
+        (start_up(55, 0.06, 30), [calls(300)], [LEAVE_FIX]),
+        (
+            start_up(55, 0.06, 30),
+            [calls(30)],
+            [LOOP_FIX.replace("3.30 s to about 1.4", "10.5 s to about 4.3")],
+        ),
+        (start_up(55, 0.06, 30), [], []),
+        (start_up(55, 0.06), [calls(9, "")], [INNER_FIX + LATER]),
+        (start_up(55, 0.06), [calls(9, "", level(6, "quantize"))], []),
+        (start_up(55, 0.06, 0, ABOVE[0], level(15, "main", reads=True)), [], [INNER_FIX]),
+    ],
+    ids=[
+        "light",
+        "large",
+        "short",
+        "shared",
+        "not shared",
+        "unknown",
+        "read",
+        "read inside",
+        "sets",
+    ],
+)
+def test_a_pass_outside_jit(
+    events: list[EventRecord], of_calls: list[CallsRecord], fixes: list[str]
+) -> None:
+    """One `jit` is for programs that are light, or called once each, and for no values."""
+    assert [list(map(str, one.fixes())) for one in first_findings(events, of_calls)] == (
+        [fixes] if fixes else []
+    )
+    # Records of another process, and of the same lines in another order, change nothing.
+    others = [dataclasses.replace(one, process="rank 1") for one in events]
+    for every in (events[::-1] + others, others + events):
+        found = first_findings(every, of_calls)
+        assert [list(map(str, one.fixes())) for one in found] == ([fixes] * 2 if fixes else [])
+        assert {one.headline for one in found} <= {
+            f"55 programs compiled once each outside `jit`, {spent}"
+            for spent in ("3.30 s", "10.5 s")
+        }
+
+
+def test_a_start_up_beside_a_step() -> None:
+    """A function that also calls what is jitted is no pass: each of its lines is."""
+    lines = [
+        event(
+            *("compile", at, 1.5 / 20),
+            name=f"op{at}",
+            explanation=FIRST,
+            eager=True,
+            heavy=False,
+            levels=[level(90, "<module>"), level(15 + at % 2, "main")],
+        )
+        for at in range(40)
+    ]
+    step = event("compile", 90.0, levels=[level(90, "<module>"), level(18, "main")])
+    places = [finding.site and finding.site.line for finding in first_findings([*lines, step])]
+    assert places == [15, 16]
+    (finding,) = first_findings(lines)
+    assert str(finding.fixes()[0]).startswith(f"`jax.jit` all of `main`, {IF}: 3.00 s to about")
+    for one in lines:  # as before Python 3.12
+        one.levels = [dataclasses.replace(each, start=None) for each in one.levels]
+    assert not first_findings(lines)
 
 
 def test_it_is_printed_behind_the_findings() -> None:
@@ -168,6 +274,7 @@ def test_it_is_printed_behind_the_findings() -> None:
     assert (
         "nothing was compiled again. JAX took 2 min 34 s of 5 min 0 s: 2 min 34 s in first" in text
     )
+    assert "\nexplained above: 1 min 50 s (71%) of JAX's 2 min 34 s" in text  # of five
     assert annotations_of(of_script).count("::warning file=churn.py,line=") == 5
     assert len(to_json(of_script)["first"]) == 7
     assert [from_json(EventRecord, to_json(one)) for one in events] == events

@@ -149,12 +149,16 @@ def test_traces_alone() -> None:
 
 
 def test_recreated_functions() -> None:
-    """A function that is jitted again each time is a finding from the third on, a cell at once."""
+    """One that is jitted again each time is a finding from the third on; if it is long, at once."""
     why = explained(reason("f", kind="function", change="a new lambda each call"), nearest=None)
     calls = [call(n, why, name="<lambda>", defined="churn.py:9", recreated="new") for n in (1, 2)]
     assert findings(calls[0]) == []
     found = only([*calls[0], *calls[1]])
     assert found.what == "<lambda> retraced 2 times"
+    longer = [*calls[0][:2], replace(calls[0][2], seconds=0.8)]
+    assert only(longer).what == "<lambda> retraced once"
+    sizes = explained(*why.reasons, reason("x", kind="shape"), nearest=None)
+    assert findings([replace(longer[0], explanation=sizes), *longer[1:]]) == []
     again = call(1.0, why, defined="Cell In[1]:2", recreated="defined again")
     assert only(again).what == "train_step retraced once"
 
@@ -277,7 +281,21 @@ def test_the_report() -> None:
         "train_step  churn.py:12       3         4  2.25 s",
         "",
         "1 finding: 1.20 s of 10.0 s went into repeats",
+        "explained above: 1.20 s (67%) of JAX's 1.80 s",
     ]
+
+
+def test_what_is_explained() -> None:
+    """Findings with a line and a cause count, each second once; all of JAX's time is the whole."""
+    again = explained(reason("x"), reason("y"))
+    unknown = call(4.0, explained(outcome="unknown"), site=site(8))
+    nowhere = call(6.0, explained(reason("x")), name="other", site=None)
+    given = report([*call(0.0, FIRST), *call(2.0, again), *unknown, *nowhere])
+    assert len(given.findings) == 3
+    assert (given.jax_seconds, given.explained_seconds) == (pytest.approx(2.4), pytest.approx(0.6))
+    assert printed(given).splitlines()[-1] == "explained above: 600 ms (25%) of JAX's 2.40 s"
+    record = to_json(report())
+    assert (record["jax_seconds"], record["explained_seconds"], record["first"]) == (0.0, 0.0, [])
 
 
 def test_small_repeats_are_counted() -> None:
@@ -351,11 +369,11 @@ def test_exit_and_warnings_are_last() -> None:
     """Last come how the program ended, if badly, the warnings, and what went into repeats."""
     warning = "traced [b]often[/b]\n  use arrays"
     given = replace(usual(), ended="interrupted", warnings=[warning])
-    assert printed(given).splitlines()[-4:] == [
+    assert printed(given).splitlines()[-5:] == [
         "the program ended: interrupted",
         "warning: traced [b]often[/b]",
         "    use arrays",
-        printed(usual()).splitlines()[-1],
+        *printed(usual()).splitlines()[-2:],
     ]
     assert "the program ended" not in printed(usual())
 

@@ -114,6 +114,7 @@ def test_programs_lowered_ahead_are_compiled_in_any_order() -> None:
 
 def test_a_program_that_is_never_compiled_is_forgotten() -> None:
     """What is lowered ahead of time is known as long as JAX has it, under one name or not."""
+    gc.collect()
     before = len(recorder._ahead)
     functions = [fresh(), fresh()]
     for function in functions:

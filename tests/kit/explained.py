@@ -37,7 +37,7 @@ def recorded(script: Callable[[], Any], **options: Any) -> list[dict[str, Any]]:
     try:
         script()
     finally:
-        recorder.note_audit()
+        recorder.note_end()
         recorder.stop()
     return records
 

@@ -19,11 +19,13 @@ from leafwise._findings.json import from_json, to_json
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._findings.records import (
     AuditRecord,
+    CallsRecord,
     CapturesRecord,
     EventKindText,
     EventRecord,
     FirstCompile,
     FunctionRecord,
+    LevelRecord,
     LoweredRecord,
     Origin,
     Seconds,
@@ -63,8 +65,8 @@ from leafwise._programs.program import (
 )
 from leafwise._trees.equality import is_distinct
 from leafwise._trees.roles import exchange, field_names_of, is_kept
+from leafwise.cli import call_costs, main, notebook, program_recorder, trial
 from leafwise.cli import check_classes as run_module
-from leafwise.cli import main, notebook, program_recorder, trial
 from leafwise.cli.check_classes import EXAMPLES, CheckOptions, TooLong, check_class, time_limit
 from leafwise.cli.check_fields import Example, check_fields
 from leafwise.cli.check_report import CheckPrinter

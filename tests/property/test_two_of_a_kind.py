@@ -122,14 +122,25 @@ def function_without_weak_references(_: float) -> Use:
     return lambda: [each for each in SEEN if each.is_same(seen)] == [seen]
 
 
-@row("_objects/source/call_site.py _counted")
+@row("_objects/source/call_site.py _counted _watched _next")
 def line_of_equal_code(k: float) -> Use:
-    space: Any = {"run_of": call_site.run_of, "frame": sys._getframe}
+    calls, later = list[str](), list[str]()
+
+    def run_of(frame: Any) -> Any:
+        call_site.at_next_run(frame, lambda again: later.append(again.f_code.co_filename))
+        return call_site.run_of(frame)
+
+    space: Any = {"run_of": run_of, "frame": sys._getframe}
     function, runs = function_in("return run_of(frame())", f"{k}.py", space), list[Any]()
+    is_seen = call_site.watch_calls(
+        function.__code__, lambda frame: calls.append(frame.f_code.co_filename)
+    )
 
     def use() -> bool:
         runs.append(function(1.0))
-        return runs == [*range(len(runs))] or {*runs} == {None}
+        is_counted = runs == [*range(len(runs))] and calls == [f"{k}.py"] * len(runs)
+        is_counted = is_counted and later == calls[1:]
+        return is_counted if is_seen else {*runs} == {None}
 
     return use
 

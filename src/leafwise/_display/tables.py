@@ -10,8 +10,16 @@ from rich.table import Table
 from rich.text import Text
 
 from leafwise._display.captures import captures_lines, stale_calls, stale_lines
-from leafwise._findings.findings import Finding, busy, findings, is_batch, nothing_again, seconds_of
-from leafwise._findings.first_compiles import LEAST, MOST_FIRST, first_seconds
+from leafwise._findings.findings import (
+    LEAST,
+    MOST_FINDINGS,
+    Finding,
+    findings,
+    is_batch,
+    nothing_again,
+    seconds_of,
+)
+from leafwise._findings.first_compiles import MOST_FIRST, first_seconds
 from leafwise._findings.reasons import Act, grouped
 from leafwise._findings.records import CapturesRecord, place
 from leafwise._findings.report import Report, cache_off_lines, once_each
@@ -27,7 +35,6 @@ from leafwise._findings.words import (
     paths_of,
 )
 
-MOST_FINDINGS: Final = 20
 _MOST_FUNCTIONS: Final = 10
 _MOST_LINES: Final = 3
 _SMALL: Final = 0.01
@@ -39,10 +46,11 @@ _LONGEST_PLACE: Final = 26
 
 def print_report(report: Report, console: Console) -> None:
     """Print the findings, the functions, what was compiled outside them, and the warnings."""
-    for finding in (*report.findings[:MOST_FINDINGS], *report.first[:MOST_FIRST]):
+    for finding in report.shown():
         _print_finding(finding, report, console)
     _print_number(report.findings[MOST_FINDINGS:], "more finding", console)
     _print_number(findings(report.events, small=True), "small repeat", console)
+    _print_calls(report, console)
     _print_functions(report, console)
     _print_once_each(report, console)
     for captured in report.captures[:_MOST_FUNCTIONS]:
@@ -98,7 +106,7 @@ def _summary(report: Report) -> str:
     if findings:
         spent = duration(seconds_of(findings))
         return f"{count(len(findings), 'finding')}: {spent} of {ran} went into repeats"
-    worked = f"JAX took {duration(busy(report.events))} of {ran}"
+    worked = f"JAX took {duration(report.jax_seconds)} of {ran}"
     is_long = (seconds := first_seconds(report.events)) >= LEAST
     worked += f": {duration(seconds)} in first compiles" if is_long else ""
     separator = "." if is_long else ":"
@@ -132,6 +140,10 @@ def _audit_lines(report: Report) -> Iterator[str]:
 def _closing_lines(report: Report) -> Iterator[str]:
     """Yield the summary, the improvement by `--try`, and what JAX did not expose."""
     yield _summary(report)
+    if report.shown():
+        share = report.explained_seconds / (report.jax_seconds or 1.0)
+        explained = f"{duration(report.explained_seconds)} ({share:.0%})"
+        yield f"explained above: {explained} of JAX's {duration(report.jax_seconds)}"
     if report.recorded:
         yield f"records of {count(report.recorded, 'process', 'processes')}"
     if (expected := report.expected) is not None:
@@ -184,10 +196,7 @@ def _print(text: str, console: Console, indent: int = 0, style: str = "") -> Non
 def _print_finding(finding: Finding, report: Report, console: Console) -> None:
     via = map(_shorten_place, finding.via[:1])
     where = " ".join((place(finding.site), *(f"[{line}]" for line in via)))
-    line = Text(f"{where}  {cut(finding.text, _LONGEST)}")
-    line.stylize("bold cyan", 0, len(where))
-    line.truncate(console.width, overflow="ellipsis")
-    console.print(line, soft_wrap=True)
+    _print_line(where, finding.text, console)
     for text in _reason_lines(finding, report):
         _print(text, console, 2)
     fixes = finding.fixes()
@@ -202,6 +211,13 @@ def _print_finding(finding: Finding, report: Report, console: Console) -> None:
         style = {"f": "green", "+": "green", "-": "red"}.get(text.lstrip()[0], "")
         console.print(Text(f"  {clean(text)}", style), soft_wrap=True)
     console.print()
+
+
+def _print_line(where: str, text: str, console: Console) -> None:
+    line = Text(f"{where}  {cut(text, _LONGEST)}")
+    line.stylize("bold cyan", 0, len(where))
+    line.truncate(console.width, overflow="ellipsis")
+    console.print(line, soft_wrap=True)
 
 
 def _tried_lines(finding: Finding, report: Report) -> Iterator[str]:
@@ -242,6 +258,14 @@ def _shorten_place(text: str) -> str:
     return f"...{text[-_LONGEST_PLACE:]}" if len(text) > _LONGEST_PLACE + 3 else text
 
 
+def _print_calls(report: Report, console: Console) -> None:
+    for call in report.calls[:MOST_FINDINGS]:
+        _print_line(place(call.site), call.site.text if call.site else "", console)
+        for text in call.lines():
+            _print(text, console, 2, "green" if text.startswith("fix: ") else "")
+        console.print()
+
+
 def _print_functions(report: Report, console: Console) -> None:
     functions = [function for function in report.functions if not function.eager]
     if not functions:
@@ -270,7 +294,7 @@ def _print_functions(report: Report, console: Console) -> None:
 
 def _print_once_each(report: Report, console: Console) -> None:
     """Print the lines outside `jit` that took longest among those without repeats."""
-    least = _SMALL * busy(report.events)
+    least = _SMALL * report.jax_seconds
     rows = [row for row in once_each(report)[:_MOST_LINES] if row[2] >= least]
     if rows:
         _print("compiled once each, outside `jit`", console, style="dim")
@@ -289,6 +313,9 @@ def annotations_of(report: Report) -> str:
         text = "\n".join(filter(None, (*reasons, finding.also, *fixes))) or title
         where = (finding.site.file, finding.site.line) if finding.site else ("", 0)
         lines.append(annotation("warning", text, title, *where))
+    for cost in report.calls[:MOST_FINDINGS]:
+        where = (cost.site.file, cost.site.line) if cost.site else ("", 0)
+        lines.append(annotation("warning", "\n".join(cost.lines()), "cost of each call", *where))
     calls = [(*call, "an old value was used") for call in stale_calls(report.captures)]
     wrong = report.audit.found if report.audit is not None else ()
     calls += [(answer.call, answer.what, "another program answered") for answer in wrong]

@@ -124,6 +124,10 @@ class Finding:
     def headline(self) -> str:
         return f"{self.what}, {duration(self.seconds)}"
 
+    @property
+    def has_cause(self) -> bool:
+        return bool(self.reasons() or self.fixes())
+
     def effect(self, tried: TriedRecord) -> str:
         saved = duration(tried.saved)
         return f"{count(tried.before, 'repeat')} in all -> {tried.after:,}, {saved} saved"
@@ -223,6 +227,10 @@ def is_batch(reason: Reason) -> bool:
     return reason.kind is ReasonKind.BATCH and reason.path == "batch"
 
 
+MOST_FINDINGS: Final = 20
+LEAST: Final = 1.0
+"""A program that takes this many seconds, from trace to compile, is worth a finding."""
+
 _MOST_SIZES: Final = 6
 _ROLES: Final = {
     "vmap": ", under `vmap`",
@@ -257,8 +265,10 @@ def findings(
         elif program.explained.recreated:
             recreated.setdefault((line, program.identity, first.process), []).append(program)
     for (line, identity, _), programs in recreated.items():
-        # A function that is jitted for two objects is not recreated again and again.
-        if len(programs) > 1 or programs[0].explained.recreated != "new":
+        # A function that is jitted for two objects, or sizes, is not recreated again and again.
+        is_resized = any(reason.kind is ReasonKind.SHAPE for reason in programs[0].reasons)
+        is_long = programs[0].seconds >= LEAST and not is_resized
+        if len(programs) > 1 or is_long or programs[0].explained.recreated != "new":
             whole.setdefault((line, identity), []).extend(programs)
     every = [Finding(line, programs) for (line, _), programs in whole.items()]
     every += [row for (line, *_), programs in again.items() for row in _by_cause(line, programs)]

@@ -2,33 +2,42 @@
 
 from typing import Any, Final
 
-from leafwise._findings.findings import Finding, ProgramEvents, busy, findings, programs_of
+from leafwise._findings.findings import (
+    LEAST,
+    Finding,
+    ProgramEvents,
+    busy,
+    findings,
+    programs_of,
+)
 from leafwise._findings.reasons import Fix
-from leafwise._findings.records import EventRecord, FirstCompile, Origin, SiteRecord, TriedRecord
+from leafwise._findings.records import (
+    CallsRecord,
+    EventRecord,
+    FirstCompile,
+    Origin,
+    SiteRecord,
+    TriedRecord,
+)
+from leafwise._findings.start_ups import passes
 from leafwise._findings.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
-LEAST: Final = 1.0
-"""A program that takes this many seconds, from trace to compile, is a finding."""
-
 _LEAST_PLAIN: Final = 5.0  # the same, in seconds, for a program without a fix
-
-FEW_PROGRAMS: Final = 10
-"""From this many programs of one line outside `jit` on, one jitted function is worthwhile."""
-
-_LONGEST_EACH: Final = 0.075
-"""If programs outside `jit` take more seconds each, one jitted function gains little."""
 
 
 class FirstFinding(Finding):
     """The programs whose first compile was long, for one cause at one line."""
 
     def __init__(
-        self, site: SiteRecord | None, programs: list[ProgramEvents], origins: list[Origin] | None
+        self,
+        site: SiteRecord | None,
+        programs: list[ProgramEvents],
+        origins: list[Origin],
+        fixes: list[Fix] | None = None,  # for a pass outside `jit`
     ) -> None:
-        # For many programs outside `jit`, `origins` is None.
-        super().__init__(site, programs, programs if origins is None else None)
-        self.origins = origins or []
+        super().__init__(site, programs, None if fixes is None else programs)
+        self.origins, self._fixes = origins, fixes
         self.via = [origin.via for origin in self.origins[:1] if origin.via]  # it has the loop
         self.largest = max(programs, key=lambda program: busy(program.events))
         # Whether the process ended before its compile.
@@ -42,9 +51,10 @@ class FirstFinding(Finding):
             programs = count(len(self.programs), "program")
             return f"{programs} compiled once each outside `jit`, {spent}"
         nbytes = sum(origin.nbytes for origin in self.origins)
-        if nbytes and not self.is_unfinished:
-            compiled = duration(self._seconds("compile", "cache hit"))
-            return f"{names} holds {size(nbytes)} of constants, which XLA folds: {compiled}"
+        is_folded = any(origin.is_folded for origin in self.origins)
+        if nbytes and not (is_folded or self.is_unfinished):
+            # Nothing shows what these cost: XLA may only copy them.
+            return f"{names} holds {size(nbytes)} of constants"
         several, largest = len(self.names) > 1, self.largest
         took = f"the first compile{'s' * several} of {names} took {spent}"
         if self.is_unfinished:
@@ -54,6 +64,11 @@ class FirstFinding(Finding):
         first = largest.events[-1].first or FirstCompile(0, [])
         return f"{took}: {first.words(self.origins, largest.first.name if several else '')}"
 
+    @property
+    def has_cause(self) -> bool:
+        """Whether it says more than which lines the operations are from."""
+        return any(origin.kind != "line" for origin in self.origins) or bool(self.fixes())
+
     def effect(self, tried: TriedRecord) -> str:
         after = duration(max(0.0, self.seconds - tried.saved))
         return f"{duration(self.seconds)} -> {after} in first compiles"
@@ -61,8 +76,7 @@ class FirstFinding(Finding):
     def fixes(self) -> list[Fix]:
         """Return the fixes that were measured to help."""
         fixes = [origin.fix for origin in self.origins]
-        fixes += [event.fix for event in self.events if event.fix is not None][:1]
-        return [fix for fix in fixes if fix]
+        return [fix for fix in self._fixes or fixes if fix]
 
     def _seconds(self, *kinds: str) -> float:
         return sum(event.seconds for event in self.events if event.kind in kinds)
@@ -87,32 +101,36 @@ class FirstFinding(Finding):
         }
 
 
-def first_findings(events: list[EventRecord]) -> list[FirstFinding]:
+def first_findings(
+    events: list[EventRecord], calls: list[CallsRecord] | None = None
+) -> list[FirstFinding]:
     """Return the findings on long first compiles, the longest first."""
     resized = [finding for finding in findings(events) if finding.is_resized]
     again = {id(event) for finding in resized for event in finding.events}
     known = {id(program.first) for finding in resized for program in finding.every}
     groups: dict[Any, tuple[list[ProgramEvents], list[Origin]]] = {}
-    outside: dict[Any, list[ProgramEvents]] = {}
+    outside: dict[str, list[ProgramEvents]] = {}
     for program in programs_of(events):
         first, last = program.first, program.events[-1]
         if program.is_repeat or first.recreated or id(first) in again:
             continue  # counted in the findings on repeats
         spent = busy(program.events)
+        has_levels = first.eager and program.is_compiled and last.levels
         if last.first is not None and (spent >= LEAST or last.unfinished):
             for origins in last.first.grouped():
                 origin = (*origins, Origin("line", first.site))[0]
-                if origin.fix or spent >= _LEAST_PLAIN or last.unfinished:
+                is_long = spent >= _LEAST_PLAIN and not has_levels
+                if origin.fix or is_long or last.unfinished:
                     key = origin.site, origin.via, origin.kind
                     groups.setdefault(key, ([], origins))[0].append(program)
-        elif not (id(first) in known or first.expected) and first.eager and program.is_compiled:
-            outside.setdefault((first.site, program.explained.run), []).append(program)
+                    has_levels = False
+        if has_levels and not (id(first) in known or first.expected):
+            outside.setdefault(first.process, []).append(program)
     every = [FirstFinding(site, *several) for (site, *_), several in groups.items()]
-    for (site, _), programs in outside.items():  # many small ones, for which one would be faster
-        finding = FirstFinding(site, programs, None)
-        number, spent = len(programs), finding.seconds
-        is_start_up = number >= FEW_PROGRAMS and LEAST <= spent <= number * _LONGEST_EACH
-        every += [finding] if is_start_up and finding.fixes() else []
+    jitted = [event.levels for event in events if event.levels and not event.eager]
+    for programs in outside.values():
+        for site, of_pass, fixes in passes(programs, jitted, calls or [], LEAST):
+            every += [FirstFinding(site, of_pass, [], fixes)]
     return sorted(every, key=lambda finding: -finding.seconds)
 
 

@@ -1,10 +1,12 @@
 """The records of what JAX did while a script ran. Nothing here needs JAX."""
 
 import dataclasses
+import itertools
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, TypeAlias
 
 from leafwise._findings.reasons import Explanation, Fix
-from leafwise._findings.words import ShownAsText, clean, count, size
+from leafwise._findings.words import ShownAsText, clean, count, duration, size
 from leafwise._objects.source.call_site import Site, short_file
 
 EventKindText: TypeAlias = Literal["trace", "lowering", "compile", "cache hit"]
@@ -85,8 +87,11 @@ class Origin:
         site: The line of user code.
         via: The line in a package that has the loop; empty for a loop in user code.
         share: The share of the operations that come from there.
-        runs: How often the body was traced in one trace, over all enclosing loops.
+        runs: How often the body, or the last function, was traced in one trace, over all
+            enclosing loops; 0 if that is not known.
         nbytes: The bytes of the constants.
+        is_folded: Whether an operation has constants alone as operands: XLA computes it.
+        path: The functions of packages below the line: the first and the last.
         fix: What to do; false if nothing is known to help.
     """
 
@@ -96,7 +101,17 @@ class Origin:
     share: float = 0.0
     runs: int = 0
     nbytes: int = 0
+    is_folded: bool = False
+    path: str = ""
     fix: Fix = dataclasses.field(default_factory=Fix)
+
+    def where(self, *, several: bool) -> str:
+        """Return the line, or the functions below it: ``simulate > contact (30 times)``."""
+        if not self.path:
+            return place(self.site)
+        times = f" ({self.runs:,} times)" if self.runs > 1 else ""
+        line = f" at {place(self.site)}" if several and self.site else ""
+        return f"`{clean(self.path)}`{times}{line}"
 
 
 @dataclasses.dataclass
@@ -120,9 +135,11 @@ class FirstCompile(ShownAsText):
             return f"it has {number}"
         origin, *_ = origins
         if origin.kind == "constants":
-            return f"it holds {size(origin.nbytes)} of constants"
+            folds = ", which XLA folds" * origin.is_folded
+            return f"it holds {size(origin.nbytes)} of constants{folds}"
         if origin.kind == "line":
-            lines = (f"{line.share:.0%} from {place(line.site)}" for line in origins)
+            several = len({line.site for line in origins}) > 1
+            lines = (f"{line.share:.0%} from {line.where(several=several)}" for line in origins)
             return f"of {operations}, {', '.join(lines)}"
         called = "this call with `unroll=`" if origin.kind == "unroll" else f"`{origin.kind}` here"
         what = "this loop" if origin.kind == "loop" else called
@@ -131,8 +148,8 @@ class FirstCompile(ShownAsText):
 
     def grouped(self) -> list[list[Origin]]:
         """Return the origins one by one, but lines, or no origins, as one group."""
-        is_of_lines = all(origin.kind == "line" for origin in self.origins)
-        return [self.origins] if is_of_lines else [[origin] for origin in self.origins]
+        groups = itertools.groupby(self.origins, lambda origin: origin.kind == "line" or id(origin))
+        return [list(group) for _, group in groups] or [[]]
 
     def __str__(self) -> str:
         """Return where the operations come from, and what to do."""
@@ -168,7 +185,10 @@ class EventRecord:
     call: list[int] | None = None
     first: FirstCompile | None = None  # on the compile of a program
     unfinished: bool = False  # the process ended during it
-    fix: Fix | None = None  # jits a call that made many programs
+    heavy: bool | None = None  # whether it is slow to compile: many operations, or a loop
+    maker: str = ""  # the function of JAX that called a heavy one
+    # The user's frames around a compile, from the outermost to the first package that uses JAX.
+    levels: list["LevelRecord"] = dataclasses.field(default_factory=list["LevelRecord"])
     culprit: SiteRecord | None = None  # the line that caused the repeat, if it is another line
     # The lines of user code that call one that JAX compiles for new sizes, outside `jit`.
     callers: list[SiteRecord] = dataclasses.field(default_factory=list[SiteRecord])
@@ -178,6 +198,64 @@ class EventRecord:
     @property
     def interval(self) -> tuple[float, float]:
         return self.start, self.start + self.seconds
+
+
+@dataclasses.dataclass(frozen=True)
+class LevelRecord:
+    """A frame of user code around a compile."""
+
+    site: SiteRecord
+    loop: SiteRecord | None = None  # the first line of the innermost loop around it
+    # Which call of the function it is; None if not counted.
+    start: int | None = dataclasses.field(default=None, compare=False)
+    reads: bool = False  # whether its code, or that of a package below, needs values
+
+    @property
+    def place(self) -> SiteRecord:
+        return self.loop or self.site
+
+    @property
+    def function(self) -> tuple[str, str]:
+        return self.site.file, self.site.function
+
+    @property
+    def is_module(self) -> bool:
+        return self.site.function == "<module>"
+
+
+@dataclasses.dataclass
+class CallsRecord:
+    """How often the function `maker` was called below some lines; without one, values were read."""
+
+    maker: str
+    levels: list[LevelRecord]
+    number: int
+
+
+@dataclasses.dataclass
+class CallRecord:
+    """What each call of a function costs, at one line."""
+
+    function: str
+    site: SiteRecord | None
+    nodes: int = 0  # of its arguments; 0 if they are flattened quickly
+    seconds: float = 0.0  # of CPU, to flatten them
+    by: str = ""  # the user's function, or else the class, that takes most of that
+    where: Place = ""
+    share: float = 0.0
+    copied: dict[str, int] = dataclasses.field(default_factory=dict[str, int])  # bytes by argument
+
+    def lines(self) -> Iterator[str]:
+        """Yield the costs, and what to do, in words."""
+        if self.nodes:
+            where = f", {shortened(self.where)}" if self.where else ""
+            spent = f"{count(self.nodes, 'node')} in {duration(self.seconds)}"
+            most = f"{self.share:.0%} of that in `{clean(self.by)}`{clean(where)}"
+            yield f"each call of {clean(self.function)} flattens {spent}: {most}"
+        for name, nbytes in self.copied.items():
+            what = f"`{name}`, {size(nbytes)} of NumPy arrays"
+            yield f"each call of {clean(self.function)} copies {what}, to the device"
+            yield "fix: `jax.device_put` it once, if nothing writes to it later"
 
 
 @dataclasses.dataclass

@@ -4,10 +4,18 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Final
 
-from leafwise._findings.findings import Finding, ProgramEvents, busy, programs_of
-from leafwise._findings.first_compiles import FirstFinding
+from leafwise._findings.findings import (
+    MOST_FINDINGS,
+    Finding,
+    ProgramEvents,
+    busy,
+    programs_of,
+    seconds_of,
+)
+from leafwise._findings.first_compiles import MOST_FIRST, FirstFinding
 from leafwise._findings.records import (
     AuditRecord,
+    CallRecord,
     CapturesRecord,
     EventRecord,
     ExpectedRecord,
@@ -48,8 +56,9 @@ class Report:
     events: list[EventRecord]
     warnings: list[str]
     findings: list[Finding]
+    first: list[FirstFinding]
+    calls: list[CallRecord] = dataclasses.field(default_factory=list[CallRecord])
     expected: ExpectedRecord | None = None
-    first: list[FirstFinding] = dataclasses.field(default_factory=list[FirstFinding])
     # What JAX did not expose, each with what the report lacks because of it.
     left_out: dict[str, str] = dataclasses.field(default_factory=dict[str, str])
     together: TogetherRecord | None = None
@@ -61,6 +70,17 @@ class Report:
     captures: list[CapturesRecord] = dataclasses.field(default_factory=list[CapturesRecord])
     processes: list[ProcessRecord] = dataclasses.field(default_factory=list[ProcessRecord])
     programs: list[ProgramRecord] = dataclasses.field(default_factory=list[ProgramRecord])
+    jax_seconds: float = dataclasses.field(init=False)
+    explained_seconds: float = dataclasses.field(init=False)  # of the findings that have a cause
+
+    def __post_init__(self) -> None:
+        known = [finding for finding in self.shown() if finding.site and finding.has_cause]
+        self.jax_seconds = busy(self.events)
+        self.explained_seconds = seconds_of(known)
+
+    def shown(self) -> list[Finding]:
+        """Return the findings that the text has in full."""
+        return [*self.findings[:MOST_FINDINGS], *self.first[:MOST_FIRST]]
 
 
 def once_each(report: Report) -> list[tuple[str, int, float]]:

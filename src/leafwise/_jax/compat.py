@@ -170,6 +170,12 @@ def is_committed(lowered: Any) -> bool:
     return any(len(sharding.device_set) > 1 for sharding in shardings)
 
 
+def flattener_of(cls: Any) -> Any:
+    """Return the function that flattens a class, or what calls it."""
+    registered = getattr(inside("tree_util"), "_registry", {}).get(cls)
+    return getattr(cls, "tree_flatten", getattr(registered, "to_iter", None))
+
+
 def dropped_fields(cls: Any) -> frozenset[str]:
     """Return the ``drop_fields`` passed to `jax.tree_util.register_dataclass` for a class."""
     try:

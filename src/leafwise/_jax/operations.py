@@ -10,7 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from jaxlib.mlir import ir  # as in `leafwise._jax.compiles`
 
@@ -21,6 +21,7 @@ class Frame(NamedTuple):
     file: str
     line: int
     column: int
+    function: str = ""
 
 
 Frames: TypeAlias = tuple[Frame, ...]
@@ -43,6 +44,7 @@ class Operations(NamedTuple):
     alike: Mapping[Statement, int]  # how many of these have the most common type of result
     constants: Mapping[Frames, int]  # in bytes
     stack: Collection[tuple[str, int]] = ()  # files and lines around the call of the function
+    is_folded: bool = False  # whether an operation has a large constant, and constants alone
 
     def depth(self, frames: Frames) -> int:
         """Return how many of some frames are inside the jitted function."""
@@ -61,7 +63,7 @@ class Operations(NamedTuple):
 def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Operations:
     """Count the operations of a StableHLO module by the code that created them, in 5 us each."""
     reader = _LocationReader()
-    constants = Counter[Frames]()
+    constants, is_folded = Counter[Frames](), False
     own: dict[str, Counter[tuple[Statement, Any]]] = {}
     calls: dict[str, Counter[tuple[Frames, str]]] = {}
     with module.context:
@@ -77,6 +79,8 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
                     calls[name][frames, callee] += number
                 if operation == "stablehlo.constant":
                     constants[frames] += number * _nbytes(kind)
+            is_folded |= any(map(_is_folded, reader.large))
+            reader.large.clear()
 
     @functools.cache
     def expanded(name: str) -> Counter[tuple[Statement, Any]]:
@@ -92,7 +96,36 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
     for (statement, _), number in expanded("main").items():
         counts[statement] += number
         alike[statement] = max(number, alike.get(statement, 0))
-    return Operations(counts, alike, constants, stack)
+    return Operations(counts, alike, constants, stack, is_folded)
+
+
+LARGE_BYTES: Final = 1 << 20  # constants of at least this many bytes are reported
+
+_NEVER_FOLDED: Final = frozenset(
+    {
+        "func.return",
+        "stablehlo.broadcast_in_dim",
+        "stablehlo.case",
+        "stablehlo.custom_call",
+        "stablehlo.optimization_barrier",
+        "stablehlo.reshape",
+        "stablehlo.return",
+        "stablehlo.while",
+    }
+)
+"""Operations on constants alone that XLA leaves as they are, or that cost nothing."""
+
+
+def _is_folded(constant: Any) -> bool:
+    """Return whether an operation has nothing but this constant and others as operands."""
+    users = [use.owner for use in constant.uses]
+    return any(
+        user.name not in _NEVER_FOLDED and all(map(_is_constant, user.operands)) for user in users
+    )
+
+
+def _is_constant(operand: Any) -> bool:
+    return getattr(operand.owner, "name", "") == "stablehlo.constant"  # or it is of a block
 
 
 def _nbytes(kind: Any) -> int:
@@ -106,6 +139,7 @@ class _LocationReader:
     def __init__(self) -> None:
         self._locations: dict[Any, Any] = {}  # by their attributes, which are hashable
         self._frames: dict[Any, tuple[Frames, bool]] = {}
+        self.large: list[Any] = []  # the constants of the function that was walked last
 
     def walk(self, function: Any) -> Any:
         """Return the operations in a function, counted by location, name, callee and type."""
@@ -115,6 +149,8 @@ class _LocationReader:
             name, results, location = operation.name, operation.results, operation.location
             callee = operation.attributes["callee"].value if name == "func.call" else ""
             self._locations.setdefault(location.attr, location)
+            if name == "stablehlo.constant" and _nbytes(results[0].type) >= LARGE_BYTES:
+                self.large.append(results[0])
             counts[location.attr, name, callee, results[0].type if len(results) else None] += 1
             return ir.WalkResult.ADVANCE
 
@@ -136,6 +172,9 @@ class _LocationReader:
             read: tuple[Frames, bool] = (), False
             if _is(location, "name"):
                 read = self._read_frames(location.child_loc)
+                if _is(location.child_loc, "file"):
+                    (frame,), is_rule = read
+                    read = (frame._replace(function=str(location.name_str)),), is_rule
             elif _is(location, "callsite"):
                 inside, _ = self._read_frames(location.callee)
                 call, is_rule = self._read_frames(location.caller)

@@ -215,14 +215,15 @@ def _needs_values(user: types.FrameType | None) -> bool:
     """Return whether code between JAX and the user reads values, or sets attributes of `self`."""
     frame = inner_frame(inspect.currentframe())
     while frame is not None and frame is not user:
-        if _takes_values(frame.f_code):
+        if takes_values(frame.f_code):
             return True
         frame = inner_frame(frame.f_back)
     return False
 
 
 @functools.lru_cache(maxsize=1024)
-def _takes_values(code: types.CodeType) -> bool:
+def takes_values(code: types.CodeType) -> bool:
+    """Return whether code reads values of arrays, or sets attributes of `self`, to be seen."""
     is_range = "range" in code.co_names and not is_users_file(code.co_filename)
     if is_range or not _VALUES.isdisjoint(code.co_names):  # of a package, perhaps of an array
         return True

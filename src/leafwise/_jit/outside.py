@@ -24,8 +24,15 @@ from leafwise._jax.stack import RunningCall, Work, is_jit_off, outer_call
 from leafwise._jit.callee import jitted_name
 from leafwise._jit.clears import CLEARS, reason_of_clear
 from leafwise._jit.jitted_call import given_in, jit_once_fix
-from leafwise._objects.source.call_site import run_of, site_of, user_frame
+from leafwise._objects.source.call_site import (
+    is_users_file,
+    position_of,
+    run_of,
+    site_of,
+    user_frame,
+)
 from leafwise._objects.source.code import parameters
+from leafwise._objects.source.loops import loops_around
 from leafwise._objects.stand_ins import MISSING, Verbatim
 from leafwise._objects.text import shorten
 from leafwise._statics.account import WeakId
@@ -138,11 +145,25 @@ class OutsideLog:
         # JAX calls the user's code for each leaf in `jax.tree.map`, for example.
         if (run is not None or is_any) and not any(map(_is_in_jax, callers)):
             sizes = programs.count_sizes(program, is_any=is_any)
-        if latest is None or sizes < _FEW_SIZES:
+        if latest is None or sizes < _FEW_SIZES or _is_in_fixed_loop(user):
             return Explanation(outcome), run
         # `for batch in batches: batch[batch > 0].sum()`
         reasons = list(_sizes(latest, program, call, outcome))
         return Explanation(outcome, tuple(reasons), nearest=sizes - 1 if reasons else None), run
+
+
+def _is_in_fixed_loop(user: types.FrameType | None) -> bool:
+    """Return whether the innermost loop runs over a dict or a tree: ``for w in params.values()``.
+
+    Its arrays are what they are: `jit` of the loop helps, one size does not.
+    """
+    while (user := user_frame(user)) is not None and is_users_file(user.f_code.co_filename):
+        line, column, *_ = position_of(user) or [user.f_lineno, 0]
+        loops = loops_around(user.f_code.co_filename, line, column, calls=False)
+        if loops:
+            return loops[0].is_fixed
+        user = user.f_back
+    return False
 
 
 def _program_of(

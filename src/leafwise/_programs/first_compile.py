@@ -5,21 +5,37 @@ primitives in the body occur, each counted at one piece of code. If at least two
 it is one more, as the first run may lack derivatives.
 """
 
+import heapq
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from leafwise._compare.fixes import LAYER_LOOPS, fix_of_loop
 from leafwise._findings.records import FirstCompile, Origin, SiteRecord, place
 from leafwise._jax.compiles import module_of, shows_lines
-from leafwise._jax.operations import Frames, Operations, Statement, read_operations
+from leafwise._jax.operations import (
+    LARGE_BYTES,
+    Frames,
+    Operations,
+    Statement,
+    read_operations,
+)
 from leafwise._objects.source.call_site import Site, is_users_file
 from leafwise._objects.source.loops import Loop, loops_around
 
 _LEAST_RUNS: Final = 8
-LARGE_BYTES: Final = 1 << 20  # constants of at least this many bytes are reported
+
+_MANY: Final = 500
+"""Fewer operations than these are not what takes XLA long if it folds constants: it was measured to
+need at most 6.4 ms each."""
+
+_MOST: Final = 0.8
+"""The least share of the operations of three lines that is shown for functions in their place."""
+
+_Branch: TypeAlias = tuple[Any, ...]
+"""A line of user code, or None, and the functions of packages below, each with its file."""
 
 _ALIKE: Final = 0.8
 """In a loop that can be scanned, the least share of runs with results of one type, and of
@@ -35,25 +51,90 @@ def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None
 
 
 def describe_operations(operations: Operations) -> FirstCompile:
-    origins = [*_constants(operations), *_loops(operations)] or list(_lines(operations))
-    return FirstCompile(operations.total, origins)
+    constants, origins = list(_constants(operations)), list(_loops(operations))
+    if not operations.is_folded:
+        return FirstCompile(operations.total, [*(origins or _lines(operations)), *constants])
+    if operations.total >= _MANY:
+        origins = origins or list(_lines(operations))
+    return FirstCompile(operations.total, [*constants, *origins])
 
 
 def _constants(operations: Operations) -> Iterator[Origin]:
     if operations.nbytes >= LARGE_BYTES:
         largest = max(operations.constants, key=lambda frames: operations.constants[frames])
-        yield Origin("constants", SiteRecord.of(_users_site(largest)), nbytes=operations.nbytes)
+        site, nbytes = SiteRecord.of(_users_site(largest)), operations.nbytes
+        yield Origin("constants", site, nbytes=nbytes, is_folded=operations.is_folded)
 
 
 def _lines(operations: Operations) -> Iterator[Origin]:
-    """Yield the lines of user code that most operations come from."""
-    lines = Counter[Site]()
+    """Yield the lines of user code that most operations come from, or functions of packages below.
+
+    A function is replaced by those that it calls, as long as three of them have most of what the
+    first three lines have.
+    """
+    totals = Counter[_Branch]()
+    below: dict[_Branch, set[_Branch]] = {}
+    statements: dict[_Branch, list[Statement]] = {}
     for statement, number in operations.counts.items():
         inside = statement.frames[: operations.depth(statement.frames)]
-        if (site := _users_site(inside)) is not None:
-            lines[site] += number
-    for site, number in lines.most_common(3):
-        yield Origin("line", SiteRecord.of(site), share=number / operations.total)
+        branch: _Branch = (_users_site(inside),)
+        frames = reversed(inside[: _package_depth(inside)])
+        for step in (*((frame.file, frame.function) for frame in frames), None):
+            totals[branch] += number
+            statements.setdefault(branch, []).append(statement)
+            below.setdefault(branch, set()).add(branch := (*branch, step))
+        totals[branch] += number  # what the function does itself
+    shown = {branch for branch in totals if len(branch) == 1}
+    lines = largest = heapq.nlargest(3, shown, totals.__getitem__)
+    least = _MOST * sum(totals[branch] for branch in lines)
+    while sum(totals[branch] for branch in largest) >= least:
+        lines = largest
+        for branch in lines:
+            if branch in below and 2 * totals[*branch, None] < totals[branch]:
+                shown = (shown - {branch}) | below[branch]
+                break
+        else:
+            break
+        largest = heapq.nlargest(3, shown, totals.__getitem__)
+    functions: list[Any]
+    for site, *functions in lines:
+        branch = (site, *functions)
+        names = [_name(step[1]) for step in functions if step is not None and step[1][:1] != "<"]
+        if names or site is not None:
+            depth = len(functions) - (functions[-1:] == [None])
+            yield Origin(
+                "line",
+                SiteRecord.of(site),
+                path=" > ".join(dict.fromkeys((*names[:1], *names[-1:]))),
+                share=totals[branch] / operations.total,
+                runs=_calls(operations, statements.get(branch[: depth + 1], ()), depth),
+            )
+
+
+def _name(function: str) -> str:
+    return function.rpartition("<locals>.")[2]
+
+
+def _package_depth(frames: Frames) -> int:
+    """Return how many frames of packages are inside the innermost one of user code."""
+    files = (frame.file for frame in frames)
+    return next((depth for depth, file in enumerate(files) if is_users_file(file)), len(frames))
+
+
+def _calls(operations: Operations, statements: Iterable[Statement], depth: int) -> int:
+    """Return how often a package's function, some frames below user code, was called; 0 if unknown.
+
+    What is in a loop of the function, or of those that it calls, is not counted.
+    """
+    calls: dict[Frames, dict[Statement, int]] = {}
+    for statement in statements:
+        frames = statement.frames
+        start = _package_depth(frames[: operations.depth(frames)]) - depth
+        counts = calls.setdefault(frames[start + 1 :], {})
+        if next(_loops_of(frames[: start + 1]), None) is None:
+            counts[statement] = operations.counts[statement]
+    numbers = [_runs(counts) for counts in calls.values()] if depth else []
+    return sum(numbers) if all(numbers) else 0
 
 
 class _LoopOperations:
@@ -138,7 +219,7 @@ def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
 def _loops_of(frames: Frames) -> Iterator[tuple[int, Loop]]:
     """Yield the loops around an operation, innermost first, with the depth of their frames."""
     for depth, frame in enumerate(frames):
-        for loop in loops_around(*frame, calls=depth > 0):
+        for loop in loops_around(*frame[:3], calls=depth > 0):
             yield depth, loop
 
 

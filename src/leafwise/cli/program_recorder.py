@@ -14,16 +14,18 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from importlib import metadata
 from typing import Any, Final
 
 import jax
+from jaxlib.mlir import ir  # as in `leafwise._jax.compiles`
 
 from leafwise._captures.captures import Capture, captures
 from leafwise._captures.uses import host_call
 from leafwise._compare.fixes import fix_in_code, fix_of_constants
-from leafwise._findings.first_compiles import LEAST
+from leafwise._findings.findings import LEAST
 from leafwise._findings.json import to_json
 from leafwise._findings.records import (
     EventRecord,
@@ -42,13 +44,13 @@ from leafwise._jax.compiles import (
 )
 from leafwise._jax.context import UNNAMED_CONFIG, trace_config
 from leafwise._jax.events import EventKind
-from leafwise._jax.operations import Operations, read_operations
+from leafwise._jax.operations import LARGE_BYTES, Operations, read_operations
 from leafwise._jax.persistent_cache import is_on
 from leafwise._jit.recorder import Event
 from leafwise._objects.source.call_site import Site, tree_of
 from leafwise._objects.source.code import names_of
 from leafwise._programs.digest import describe_call, describe_captures, digest_of
-from leafwise._programs.first_compile import LARGE_BYTES, describe_operations
+from leafwise._programs.first_compile import describe_operations
 from leafwise._programs.program import packed, read_program
 from leafwise.errors import message_of
 
@@ -58,6 +60,10 @@ up to a quarter of the time of the lowering."""
 
 _MANY: Final = 1000
 """A program with at least this many operations is recorded before its compile."""
+
+_HEAVY: Final = 40
+_LOOPS: Final = frozenset({"stablehlo.while", "stablehlo.sort"})
+"""A program with that many operations, or one of these, takes XLA far longer than others."""
 
 _VARIABLES: Final = ("JAX_", "XLA_", "LIBTPU_INIT_ARGS")
 _PRIVATE: Final = ("mtls", "credentials", "trace context")
@@ -73,6 +79,8 @@ class _Program(threading.local):
     describe: Callable[[], FirstCompile] | None = None
     read: tuple[LoweredRecord | None, str | None] = None, None
     reading: float = 0.0  # seconds
+    is_eager: bool = False
+    is_heavy: bool | None = None
 
 
 class ProgramRecorder:
@@ -98,9 +106,11 @@ class ProgramRecorder:
         if event.kind is EventKind.LOWERING:  # JAX has chosen its devices
             if event.seconds >= _SMALL and shows_lines():
                 here.lowered = event, record
-            if self._is_whole or here.lowered is not None:
+            here.is_eager, here.is_heavy = event.eager, None
+            if self._is_whole or event.eager or here.lowered is not None:
                 listen_to_compiles(self._read)
         elif event.kind is EventKind.COMPILE:
+            record.heavy = here.is_heavy if event.eager else None
             if here.seconds >= LEAST and here.describe is not None:
                 with writing_faults(self._write, event.name):
                     record.first = here.describe()
@@ -114,6 +124,9 @@ class ProgramRecorder:
                 program = packed(read_program(compiled, compiled.options()))
                 here.read = program, compiled.cache_key() if is_on() else None
         here.reading = time.perf_counter() - began if self._is_whole else 0.0
+        if here.is_eager:
+            with writing_faults(self._write, compiled.name):
+                here.is_heavy = _is_heavy(compiled.module)
         if here.lowered is None or here.describe is not None:
             return
         with writing_faults(self._write, compiled.name):
@@ -166,6 +179,21 @@ class ProgramRecorder:
         self._write(program=to_json(record))
 
 
+def _is_heavy(module: Any) -> bool:
+    """Return whether XLA is slow to compile a program again for each call of it in one `jit`."""
+    names = Counter[str]()
+
+    def count(operation: Any) -> Any:
+        names[operation.name] += 1
+        return ir.WalkResult.ADVANCE
+
+    with module.context:
+        module.operation.walk(count, ir.WalkOrder.PRE_ORDER)
+    # Iteration over an array is one program of many slices, which is fast.
+    is_sliced = names["stablehlo.slice"] * 3 > names.total()
+    return (names.total() >= _HEAVY and not is_sliced) or not _LOOPS.isdisjoint(names)
+
+
 @contextlib.contextmanager
 def writing_faults(write: Callable[..., None], name: str) -> Generator[None]:
     """Record what user code or leafwise raises: the script goes on."""
@@ -179,6 +207,7 @@ def _describe(operations: Operations, event: Event, record: EventRecord) -> Firs
     """Return the description of a program; only this reads source files."""
     first = describe_operations(operations)
     for origin in first.origins:
+        origin.site = origin.site or record.site  # where all code is of packages
         if origin.kind == "constants":
             captured = captures(event.fun).own() if event.fun is not None else ()
             large = [capture for capture in captured if capture.nbytes >= LARGE_BYTES]

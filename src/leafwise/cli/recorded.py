@@ -14,6 +14,8 @@ from leafwise._findings.first_compiles import first_findings
 from leafwise._findings.json import RecordError, from_json
 from leafwise._findings.records import (
     AuditRecord,
+    CallRecord,
+    CallsRecord,
     CapturesRecord,
     EventRecord,
     ProcessRecord,
@@ -41,6 +43,8 @@ class Record(TypedDict, total=False):
     owner: int
     wrong: WrongRecord
     audited: AuditRecord
+    call: CallRecord
+    calls: list[CallsRecord]
     process: ProcessRecord
     program: ProgramRecord
     left_out: dict[str, str]
@@ -117,7 +121,9 @@ def make_report(
     versions = [version for process in processes for version in process.every("jax")]
     pythons = [version for process in processes for version in process.every("python")]
     lost = [record for process in processes for record in process.every("left_out")]
+    costs = [record for process in processes for record in process.every("call")]
     of_processes, programs = _programs(processes, began)
+    calls = [one for process in processes for several in process.every("calls") for one in several]
     return Report(
         version=VERSION,
         leafwise=metadata.version("leafwise"),
@@ -136,7 +142,8 @@ def make_report(
         ],
         findings=findings(events),
         expected=expected_repeats(events),
-        first=first_findings(events),
+        first=first_findings(events, calls),
+        calls=list({(cost.function, cost.site): cost for cost in costs}.values()),
         left_out={name: part for record in lost for name, part in record.items()},
         audit=_audit(processes),
         captures=_captures(processes),

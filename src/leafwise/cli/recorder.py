@@ -26,7 +26,6 @@ from leafwise._captures.captures import captures
 from leafwise._captures.reads import describe_changes
 from leafwise._compare.changes import definition_of, owner_of
 from leafwise._compare.fixes import Cause, once, recreated_function
-from leafwise._findings.first_compiles import FEW_PROGRAMS
 from leafwise._findings.json import to_json
 from leafwise._findings.reasons import Act, Advice, Explanation, Fix, Outcome, Reason, ReasonKind
 from leafwise._findings.records import EventRecord, SiteRecord, StaleCaptureRecord, line_of
@@ -59,7 +58,9 @@ from leafwise._objects.source.call_site import (
 from leafwise._objects.source.loops import marked_line
 from leafwise._objects.stand_ins import MISSING
 from leafwise._statics.account import WeakId
+from leafwise.cli.call_costs import CallCosts
 from leafwise.cli.program_recorder import ProgramRecorder, writing_faults
+from leafwise.cli.start_ups import CallCounts, levels_of
 from leafwise.errors import message_of
 
 
@@ -84,7 +85,7 @@ def _note_end(write: Callable[..., None], recorder: "Recorder", process: int) ->
     """Record when the process ended, and with which error, from ``sys.last_exc``."""
     if os.getpid() != process:
         return
-    recorder.note_audit()
+    recorder.note_end()
     write(ended=time.time())
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
@@ -112,13 +113,14 @@ class Recorder(CaptureChecks):
         self.most = 2
         self._write, self._runs_old_text = write, runs_old_text
         self._programs = ProgramRecorder(write, is_whole=programs)
+        self._costs = CallCosts(write)
         self._audit = Audit(self._note_wrong) if audit else None
         self._wrong: Counter[tuple[str, str]] = Counter()
         self._seen: dict[Any, tuple[tuple[SeenFunction, SeenFunction], dict[str, Any]]] = {}
         # By code and inputs: the first function, which may be gone, and where it was called.
         self._by_package: dict[Any, tuple[Callable[[], Any], Any]] = {}
         self._owners: dict[types.CodeType, str] = {}
-        self._outside: Counter[Any] = Counter()
+        self._calls = CallCounts()
         self._without_jit: SiteRecord | None = None
         self._lists_captures = captures
         self._written = set[Any]()
@@ -160,8 +162,9 @@ class Recorder(CaptureChecks):
         if self._wrong[key] == 1:  # not again for each iteration of a loop
             self._write(wrong={"call": key[0], "what": text, "times": 1})
 
-    def note_audit(self) -> None:
-        """Record how many calls were compared, how long that took, and how often each was wrong."""
+    def note_end(self) -> None:
+        """Record what was counted: calls, those compared, and how often each was wrong."""
+        self._calls.write(self._write)
         if self._audit is None:
             return
         for (call, text), times in self._wrong.items():
@@ -194,8 +197,12 @@ class Recorder(CaptureChecks):
                 self._write(fault=f"{os.path.realpath(event.site.file)} ran without the edit")
             record = self._event(event)
             self._programs.note(event, record)
+            if record.eager and event.kind is EventKind.COMPILE:
+                self._calls.follow(record)
             self._write(event=to_json(record))
             is_trace = event.kind is EventKind.TRACE and not event.eager
+            if is_trace and not event.is_inner:
+                self._costs.note(event, user_frame(outer_call(inspect.currentframe())))
             if self._lists_captures and is_trace and event.fun is not None:
                 captured = captures(event.fun).own().record()
                 captured.function = event.name
@@ -241,7 +248,7 @@ class Recorder(CaptureChecks):
             inner=event.is_inner,
             miss=event.miss,
             call=position_of(frame) if frame and site and frame.f_lineno == site.line else None,
-            fix=self._jit_once(event, frame),
+            levels=levels_of(inspect.currentframe()) if event.kind is EventKind.COMPILE else [],
             culprit=culprit,
             callers=list(_callers(frame)) if is_eager and is_repeat else [],
             earlier=line_of(earlier),
@@ -256,14 +263,6 @@ class Recorder(CaptureChecks):
             return self._without_jit
         cleared = causes.get(Cause.CLEARED_BY_CALL)
         return None if cleared is None else SiteRecord.of(cleared.details)
-
-    def _jit_once(self, event: Event, frame: types.FrameType | None) -> Fix | None:
-        """Return the fix for a run of a line outside `jit`, with the last of a few programs."""
-        if not event.eager or event.kind is not EventKind.COMPILE:
-            return None
-        self._outside[event.site, event.run] += 1
-        is_last = self._outside[event.site, event.run] == FEW_PROGRAMS
-        return jit_once_fix(frame) if is_last else None
 
     def _made_by_package(
         self, event: Event, program: ProgramEntry, frame: types.FrameType | None

@@ -15,6 +15,7 @@ import re
 import sys
 import sysconfig
 import types
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -212,6 +213,15 @@ _TOOLS: Final = (4, 3, 5)
 _counted: dict[int, tuple[types.CodeType, dict[int, int]]] = {}
 """The runs of lines since they were asked about, by the id of their code, which is kept alive."""
 
+_next: dict[tuple[int, int], tuple[int, Callable[[types.FrameType], None]]] = {}
+"""What to do at the next run of a line, with the place of the call in its code."""
+
+_START: Final = 0
+"""In the place of a line: the start of the function."""
+
+_watched: dict[int, Callable[[types.FrameType], None]] = {}
+"""What to call when a function starts, by the id of its code, which is in `_counted`."""
+
 _tool: int | None = None
 
 
@@ -222,16 +232,40 @@ def run_of(frame: types.FrameType) -> int | None:
     """
     if not _take_tool():
         return None
-    code, line = frame.f_code, frame.f_lineno
+    return _count(frame.f_code, frame.f_lineno)
+
+
+def start_of(frame: types.FrameType) -> int | None:
+    """Return which call of its function a frame is, as `run_of` counts the runs of a line."""
+    return _count(frame.f_code, _START) if _take_tool() else None
+
+
+def watch_calls(code: types.CodeType, on_call: Callable[[types.FrameType], None]) -> bool:
+    """Call `on_call` with the frame of each later call of a function; return whether it is new."""
+    if not _take_tool() or id(code) in _watched:
+        return False
+    _watched[id(code)] = on_call
+    _count(code, _START)
+    return True
+
+
+def _count(code: types.CodeType, line: int) -> int:
     _, runs = _counted.setdefault(id(code), (code, {}))
     if line not in runs:
         runs[line] = 0
-        events = _MONITORING.events.LINE | _MONITORING.events.JUMP
-        if line == code.co_firstlineno:  # a one-line function, which emits no line event
+        events = _MONITORING.events.LINE | _MONITORING.events.JUMP if any(runs) else 0
+        # A one-line function emits no line event.
+        if not runs.keys().isdisjoint((_START, code.co_firstlineno)):
             events |= _MONITORING.events.PY_START
         _MONITORING.set_local_events(_tool, code, events)
         _MONITORING.restart_events()  # events of this line may have been disabled
     return runs[line]
+
+
+def at_next_run(frame: types.FrameType, act: Callable[[types.FrameType], None]) -> None:
+    """Call `act` with the frame in which the line of a call runs next, if runs are counted."""
+    if run_of(frame) is not None:
+        _next[id(frame.f_code), frame.f_lineno] = frame.f_lasti, act
 
 
 def stop_counting() -> None:
@@ -242,6 +276,8 @@ def stop_counting() -> None:
             _MONITORING.set_local_events(_tool, code, 0)
         _MONITORING.free_tool_id(_tool)
     _counted.clear()
+    _next.clear()
+    _watched.clear()
     _tool = None
 
 
@@ -257,8 +293,14 @@ def _take_tool() -> bool:
     return _tool is not None and _tool >= 0
 
 
-def _on_start(code: types.CodeType, _: int) -> Any:  # of a lambda, which emits no line event
-    return _on_line(code, code.co_firstlineno)
+def _on_start(code: types.CodeType, _: int) -> Any:
+    if (on_call := _watched.get(id(code))) is not None:
+        frame = inspect.currentframe()
+        if frame is not None and frame.f_back is not None:
+            on_call(frame.f_back)
+    # A lambda emits no line event.
+    results = [_on_line(code, line) for line in {_START, code.co_firstlineno}]
+    return _MONITORING.DISABLE if all(results) else None
 
 
 def _on_jump(code: types.CodeType, start: int, end: int) -> Any:
@@ -266,12 +308,24 @@ def _on_jump(code: types.CodeType, start: int, end: int) -> Any:
     frame = inspect.currentframe()
     if frame is None or frame.f_back is None or end >= start:
         return _MONITORING.DISABLE
-    return _on_line(code, frame.f_back.f_lineno)
+    return _on_line(code, frame.f_back.f_lineno, goes_to=end)
 
 
-def _on_line(code: types.CodeType, line: int) -> Any:
+def _on_line(code: types.CodeType, line: int, goes_to: int | None = None) -> Any:
     _, runs = _counted.get(id(code), (code, {}))
     if line not in runs:
         return _MONITORING.DISABLE
     runs[line] += 1
+    at, act = _next.get((id(code), line), (-1, None))
+    if act is not None:
+        frame: Any = inspect.currentframe()
+        while frame.f_code is not code:
+            frame = frame.f_back
+        # Later in the same run, the line of an expression of several lines is entered again; and
+        # the jump at the end of a loop's body is not a run if it goes to another line.
+        place = frame.f_lasti if goes_to is None else goes_to
+        is_here = any(i <= place < end and line == at_line for i, end, at_line in code.co_lines())
+        if place <= at and is_here:
+            del _next[id(code), line]
+            act(frame)
     return None

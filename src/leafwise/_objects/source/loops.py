@@ -29,6 +29,7 @@ class Loop(NamedTuple):
     line: int
     kind: str  # "for", "while", "comprehension", "unroll", or the name of the function called
     has_parts: bool = False  # whether it runs over objects with parts, such as layers, not arrays
+    is_fixed: bool = False  # whether it runs over a literal, or the items of a dict or a tree
     library: str = ""  # whose module the class around it is, if it is one: "flax", "haiku"
 
     @property
@@ -160,12 +161,14 @@ def _repeated(
         case ast.Lambda():
             return None, [[node.body]]
         case ast.For() | ast.AsyncFor():
-            return Loop(file, node.lineno, "for", _has_parts(node)), [node.body]
+            loop = Loop(file, node.lineno, "for", _has_parts(node), _is_fixed(node.iter))
+            return loop, [node.body]
         case ast.While():
             return Loop(file, node.lineno, "while"), [[node.test], node.body]
         case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
             parts = [[part] for part in _repeated_parts(node)]
-            return Loop(file, node.lineno, "comprehension"), parts
+            is_fixed = _is_fixed(node.generators[0].iter)
+            return Loop(file, node.lineno, "comprehension", is_fixed=is_fixed), parts
         case _:
             return None, []
 
@@ -187,6 +190,14 @@ def _repeated_parts(
     values = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
     inner = [generator.iter for generator in node.generators[1:]]
     return [*values, *inner, *(test for generator in node.generators for test in generator.ifs)]
+
+
+def _is_fixed(items: ast.expr) -> bool:
+    name = _dotted(items.func).rpartition(".")[2] if isinstance(items, ast.Call) else ""
+    return name in _FIXED or isinstance(items, ast.Dict | ast.List | ast.Tuple | ast.Set)
+
+
+_FIXED: Final = ("items", "values", "leaves", "tree_leaves", "leaves_with_path")
 
 
 def _has_parts(loop: ast.For | ast.AsyncFor) -> bool:
