@@ -504,6 +504,19 @@ def test_a_fix_speaks_of_the_users_line(explained: Explained) -> None:
     assert silent["reasons"][0]["change"] == "0 -> 1"
 
 
+@pytest.mark.parametrize("is_shown", [True, False])
+def test_code_for_a_dtype(explained: Explained, *, is_shown: bool) -> None:
+    """An int of 25 bits is no float32: that it is cut to an int later would hide the difference."""
+    step = jax.jit((lambda x: jnp.float32(x) * 2) if is_shown else (lambda x: x.astype(int) % 10))
+
+    def script() -> None:
+        step(jnp.arange(16_777_216, 16_777_219))
+        step(jnp.ones(3))
+
+    (fix,) = explained(script)["findings"][0]["fixes"]
+    assert ("`x.astype(jnp.float32)`" in fix) is is_shown
+
+
 THROUGH = """
 import equinox as eqx, jax, jax.numpy as jnp
 class Term(eqx.Module):

@@ -349,7 +349,7 @@ def _operations(jaxpr: Any) -> Iterator[Any]:
     yield [number(variable) for variable in jaxpr.invars]
     for equation in jaxpr.eqns:
         operands = [number(variable) for variable in equation.invars]
-        if equation.primitive.name == "convert_element_type":
+        if equation.primitive.name == "convert_element_type" and not _truncates(equation):
             numbers[equation.outvars[0]] = operands[0]
             continue
         avals = [(each.aval.shape, str(each.aval.dtype)) for each in equation.outvars]
@@ -357,6 +357,13 @@ def _operations(jaxpr: Any) -> Iterator[Any]:
         for inner in inside("core").jaxprs_in_params(equation.params):
             yield from _operations(inner)
     yield [number(variable) for variable in jaxpr.outvars]
+
+
+def _truncates(conversion: Any) -> bool:
+    """Return whether it makes integers of floats: ``x.astype(int)``, which an int lacks."""
+    before, after = conversion.invars[0].aval.dtype, conversion.outvars[0].aval.dtype
+    is_float = jax.numpy.issubdtype(before, np.floating)
+    return is_float and not jax.numpy.issubdtype(after, np.inexact)
 
 
 def _probe() -> dict[Internal, bool]:
