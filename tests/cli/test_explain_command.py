@@ -386,9 +386,12 @@ for cell in (
     "%load_ext leafwise\\n@jax.jit\\ndef step(x):\\n    return x * 2\\nstep(0)",
     "%%explain\\ny = step(2.0)\\nstep(True)\\n1 / 0",
     "print('defined', y)",
+    "%%explain --captures\\nk = jnp.ones(9)\\n@jax.jit\\ndef f(x):\\n    return x * k\\nf(1.0);",
+    "%%explain --captures\\nk = 2 * k\\nf(1.0);",
+    "%%explain\\nk = 2 * k\\nf(1.0);\\nf(2);",
     "%%explain\\nstep(4)",
     "%explain step(jnp.ones(41))\\nprint('next')",
-    "%%explain --captures\\nstep(3)",
+    "%%explain --try\\nstep(3)",
     "from IPython.utils.capture import capture_output\\nmagic = get_ipython().run_cell_magic",
     "with capture_output() as c:\\n    magic('explain', '', 'step(jnp.ones(43));')",
     "with capture_output() as d:\\n    magic('explain', '', 'step(jnp.ones(44))')",
@@ -414,8 +417,12 @@ def test_the_cell_magic(run: Runner) -> None:
     assert "step retraced once" in before
     assert "Cell In[2]:2" in before
     assert "JAX compiled nothing." in after
-    assert "Cell In[6]:1  step(jnp.ones(41))\n" in after
-    assert "UsageError: %%explain takes no arguments: `leafwise explain --captures " in done.stderr
+    assert "Cell In[9]:1  step(jnp.ones(41))\n" in after
+    assert "no argument but --captures: `leafwise explain --try NOTEBOOK.ipynb`" in done.stderr
+    _, listed, stale = after.split("f captures")  # and none of the last cell, without the option
+    assert "global of Cell In[5], read at Cell In[5]:5 by f" in listed
+    assert "stale" not in listed
+    assert "stale: Cell In[6]:3: f used k = float32[9]" in stale
     assert "magics.py" not in done.stderr
     # A report is one output; the value of the cell is another, which a semicolon hides.
     assert after.endswith("next\nhtml\n1 2\nTrue\n")

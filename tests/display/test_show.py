@@ -60,6 +60,14 @@ def names_and_notes(text: str) -> list[str]:
     return [re.sub(r"^[│├└─ ]+|  +\d+ B$", "", line) for line in text.splitlines()]
 
 
+def test_a_notebook_folds_a_tree() -> None:
+    """In HTML each branch is a fold, open for two levels; what users wrote is escaped."""
+    page = lw.show({"<b>": [{"w": jnp.ones(3)}, Dense(jnp.ones(2))], "x": 1})._repr_html_()
+    assert page.count("<details") == page.count("</details>") == 4
+    assert page.count(" open>") == 2
+    assert "<b>[&#x27;&lt;b&gt;&#x27;]</b>: list of 2 <span" in page
+
+
 def test_every_library_shows_its_statics() -> None:
     """Statics of classes that JAX, leafwise or a user registered are marked as such."""
 

@@ -174,6 +174,7 @@ def test_each_page_has_a_description_of_its_own() -> None:
     descriptions = Counter(page.meta("description") for page in pages())
     assert [text for text, count in descriptions.items() if count > 1 or len(text) < 20] == []
     assert all(page.meta("og:title") for page in pages())
+    assert Page(SITE / "index.html").meta("og:title") == "leafwise: why JAX recompiles"
 
 
 def test_each_page_leads_on() -> None:
@@ -214,6 +215,8 @@ def test_a_page_loads_nothing_from_elsewhere() -> None:
             assert not address.startswith(("http:", "https:", "//")), (page.name, address)
         # The theme would ask GitHub for stars where it finds this component.
         assert "source" not in {given.get("data-md-component") for _, given in page.tags}
+    missing = Page(SITE / "404.html")  # it is shown under any prefix
+    assert {"link", "script", "img"}.isdisjoint(tag for tag, _ in missing.tags)
 
 
 def test_each_error_has_the_anchor_that_its_message_names() -> None:

@@ -1,6 +1,7 @@
 """`show`: a pytree of any library as a text diagram."""
 
 import dataclasses
+import html
 import itertools
 import math
 import shutil
@@ -22,6 +23,7 @@ from leafwise._trees.nodes import Node, TreeWalk, walk
 
 _MOST_ROWS: Final = 400
 _MOST_LEVELS: Final = 20
+_INDENTED: Final = 'style="padding-left:1.2em"'
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -47,6 +49,19 @@ class Diagram:
         return _encodable(text, getattr(sys.stdout, "encoding", None) or "utf-8")
 
     __repr__ = __str__  # so that a prompt shows it
+
+    def _repr_html_(self) -> str:
+        """Return nested ``<details>`` for notebooks; branches below the second level are folded."""
+        levels = [len(row.guides) // 3 for row in self._rows]  # a guide has three characters
+        parts = ['<div style="font-family:monospace;max-width:60em">']
+        for row, level, below in zip(self._rows, levels, [*levels[1:], 0], strict=True):
+            texts = [(span.style, html.escape(span.text)) for span in row.spans]
+            line = "".join(f"<b>{text}</b>" if style == "bold" else text for style, text in texts)
+            line += f' <span style="float:right">{row.size}</span>'
+            fold = f"<details {_INDENTED}{' open' * (level in {0, 1})}><summary>{line}</summary>"
+            ends = "</details>" * (level - below)
+            parts.append(fold if below > level else f"<div {_INDENTED}>{line}</div>{ends}")
+        return "".join([*parts, "</div>"])
 
     def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
         """Yield the lines in colour, for rich."""

@@ -84,7 +84,7 @@ class ShownAsText:
 
     def _repr_html_(self) -> str:
         lines = (html.escape(cut(line, 1000)) for line in str(self).splitlines())
-        return "<pre>{}</pre>".format("\n".join(lines))
+        return '<pre style="font-family:monospace">{}</pre>'.format("\n".join(lines))
 
     def __rich__(self) -> object:
         from rich.text import Text  # noqa: PLC0415  # only rich calls this

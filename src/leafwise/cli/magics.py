@@ -1,5 +1,6 @@
 """``%load_ext leafwise``: the magics ``%%explain`` and ``%explain`` of IPython and Jupyter."""
 
+import functools
 import io
 import time
 from typing import Any
@@ -34,8 +35,11 @@ class Explainer:
         self.shell = shell
         self.recorder = Recorder(self._write)
         self.records: list[dict[str, Any]] | None = None  # None between cells
+        self.captures: dict[int, dict[str, Any]] = {}  # the last record of each function
 
     def _write(self, **record: Any) -> None:
+        if "captures" in record:
+            self.captures[record["owner"]] = record
         if self.records is not None:
             self.records.append(record)
 
@@ -46,13 +50,16 @@ class Explainer:
 
         from leafwise._display import tables  # noqa: PLC0415
 
-        if cell is not None and (options := line.strip()):
+        options = line.strip() if cell is not None else ""
+        if options not in {"", "--captures"}:
             way = f"`leafwise explain {options} NOTEBOOK.ipynb` does"
-            raise UsageError(f"%%explain takes no arguments: {way}")
+            raise UsageError(f"%%explain takes no argument but --captures: {way}")
         number = len(self.shell.user_ns["In"]) - 1
-        names: dict[str, int] = getattr(self.shell.compile, "_filename_map", {})
-        known = set(names)
+        compiler = self.shell.compile
+        compiler.cache = functools.partial(_cache, compiler.cache, number)
         self.recorder.forget()
+        if options:
+            self.recorder.list_captures()
         self.records, began = [], time.time()
         # A line in place of the magic's, which keeps the line numbers of the cell.
         code = line if cell is None else f"# %%explain\n{cell}"
@@ -63,9 +70,12 @@ class Explainer:
             result = self.shell.run_cell(code, store_history=False)
         finally:
             records, self.records = self.records, None
+            vars(compiler).pop("cache", None)
             self.shell.ast_node_interactivity = interactivity
-        # IPython gives code that a magic runs the number of the next cell.
-        names.update(dict.fromkeys(set(names) - known, number))
+        # Once listed, captures are recorded in all cells.
+        records = [each for each in records if options or "owner" not in each]
+        stale = {record["owner"] for record in records if "stale" in record}
+        records[:0] = [record for owner, record in self.captures.items() if owner in stale]
         process = Process(0, from_json(list[Record], records))
         report = make_report([process], process, f"Cell In[{number}]", began)
         report.seconds = time.time() - began
@@ -77,3 +87,8 @@ class Explainer:
         page = tables.html_page(report, tables.FRAGMENT)
         shown = {"text/plain": text.getvalue().rstrip(), "text/html": page}
         self.shell.display_pub.publish(shown)
+
+
+def _cache(cache: Any, number: int, code: str, _: int, **raw: Any) -> Any:
+    """Cache code with the number of its cell, not of the next one, as IPython would in a magic."""
+    return cache(code, number, **raw)

@@ -130,16 +130,25 @@ class Recorder(CaptureChecks):
 
     def start(self) -> None:
         """Start: from now on each call of a jitted function is compared with earlier ones."""
-        namespace: Any = jax
         install_trace_context()  # before the script compiles anything
         follow_functions(on=True)
         if self._lists_captures or self._audit is not None:
-            namespace.jit = self._checked_jit()
-            switch_block(self, is_on=True)
+            self._check_calls()
         if self._audit is not None:
             AUDITS.append(self._audit.calls_of)
             self._unwatch = watch_exchanges(self._audit.add_exchange)
         watch_events(self._record)
+
+    def list_captures(self) -> None:
+        """List captures from now on, and check each call of what is jitted from now on."""
+        if not self._lists_captures:
+            self._check_calls()
+        self._lists_captures = True
+
+    def _check_calls(self) -> None:
+        namespace: Any = jax
+        namespace.jit = self._checked_jit()
+        switch_block(self, is_on=True)
 
     def stop(self) -> None:
         """Stop, and restore `jax.jit`."""
