@@ -16,7 +16,14 @@ from leafwise._objects.source.code import is_installed_module
 from leafwise._objects.stand_ins import Verbatim
 from leafwise._objects.text import got, shorten_both
 from leafwise._statics.key import StaticKey, verify
-from leafwise._statics.portable import Json, PortableReader, by_step, dump, format_json
+from leafwise._statics.portable import (
+    Json,
+    PortableReader,
+    by_step,
+    class_name,
+    dump,
+    format_json,
+)
 from leafwise._trees.nodes import Node, TreeWalk
 from leafwise.errors import Difference
 
@@ -104,7 +111,7 @@ class Described:
 
     def _class(self, node: Node, path: str) -> Json:
         """Return the class, with the keys of a dict unless they are strings in JAX's order."""
-        name = self._reader.class_name(node.cls)
+        name = class_name(node.cls)
         keys = node.aux if node.cls in _DICTS else None
         if isinstance(keys, tuple) and len(keys) == 2 and isinstance(keys[1], tuple):  # noqa: PLR2004
             keys = keys[1]  # after the factory of a defaultdict

@@ -1,11 +1,8 @@
 """The digest of a tree: the same in every process if classes, statics and avals are the same."""
 
-import dataclasses
-import inspect
 import sys
 import types
 from collections.abc import Callable, Sequence
-from enum import Enum
 from typing import Any, Final
 
 import jax
@@ -14,11 +11,7 @@ from jax import core
 
 from leafwise._captures.captures import captures
 from leafwise._captures.treatment import Treatment
-from leafwise._classes.annotations import annotations_of
-from leafwise._classes.fields import SHARDING
-from leafwise._classes.options import OPTIONS
 from leafwise._classes.refusals import native_base
-from leafwise._classes.spec import MARK, is_static_metadata
 from leafwise._compare.signature import Signature
 from leafwise._findings.words import without_addresses
 from leafwise._objects.attributes import compares_by_identity, has_hidden_state
@@ -31,7 +24,7 @@ from leafwise._statics.portable import Json, PortableReader, class_name, dump
 from leafwise._trees.leaves import Leaf, LeafKind, LeafRecorder, format_sharding
 from leafwise.errors import PortableError, message_of
 
-_VERSION: Final = "leafwise digest 2"
+_VERSION: Final = "leafwise digest 3"
 """Raise the number when the digest of the same tree changes."""
 
 _MOST_ARRAY: Final = 64 << 20
@@ -48,10 +41,9 @@ def digest(tree: Any) -> str:
 
     Functions and classes count by module and qualified name; their code is not compared. A
     function that cannot be imported by that name, such as a lambda, also counts by the contents
-    of its closure and defaults, and by the version of its package. A class also counts by its
-    fields, their annotations and its options, and an enum by its members. An object with its own
-    ``==`` counts by its pickle; in a field with ``compare_by="content"``, any object counts by
-    its attributes.
+    of its closure and defaults, and by the version of its package. An object with its own ``==``
+    counts by its pickle; in a field with ``compare_by="content"``, any object counts by its
+    attributes.
 
     Args:
         tree: Any pytree, whose leaves may be `jax.ShapeDtypeStruct` or tracers; or the key of an
@@ -83,7 +75,7 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
     described = describe_tree(tree, lambda leaf: aval_entry(to_leaf(leaf), placed=in_order), reader)
     record = described.record
     if isinstance(tree, StaticKey):
-        record[", key of"] = {"static": reader.class_name(tree.owner.cls)}
+        record[", key of"] = {"static": class_name(tree.owner.cls)}
     if reader.opaque:
         lines = [
             f"{described.root}{path}: {why}\n  got: {got(value)}\n  fix: {fix}"
@@ -91,7 +83,7 @@ def describe(tree: Any, *, in_order: bool = False) -> Record:
             for why, fix in [_why_and_fix(value)]
         ]
         raise PortableError("\n".join(lines))
-    return record | reader.class_entries()
+    return record
 
 
 def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
@@ -110,8 +102,7 @@ def describe_call(signature: Signature) -> tuple[Record, dict[str, str]]:
         described.add_static(argument_value(value), signature.show(name), by_content=by_content)
     for step, child in zip(root.steps, root.children, strict=True):
         described.add(child, signature.show(step))
-    record = described.record | reader.class_entries()
-    return record, {path: got(value) for path, value in reader.opaque}
+    return described.record, {path: got(value) for path, value in reader.opaque}
 
 
 def describe_captures(fun: Callable[..., Any]) -> tuple[Record, dict[str, str]]:
@@ -172,41 +163,11 @@ def _devices(sharding: Any) -> str:
 
 
 class DigestReader(PortableReader):
-    """Reads statics for a digest, which covers definitions as well as names."""
+    """Reads statics for a digest, some of which have no JSON for other purposes."""
 
     def __init__(self, *, in_order: bool = False) -> None:
         super().__init__(in_order=in_order)
-        self.definitions: dict[str, Json] = {}
-        self._names: dict[type, str] = {}
         self._by_content = False
-
-    def class_name(self, cls: type) -> str:
-        """Return the name of a class, and record its definition."""
-        if cls not in self._names:
-            self._names[cls] = name = class_name(cls)
-            definition = self._definition(cls, name)
-            if definition is not None:
-                if self.definitions.setdefault(name, definition) != definition:
-                    digest = sha256_of(dump(definition).encode())
-                    name = self._names[cls] = f"{name} {digest[:8]}"
-                self.definitions[name] = definition
-        return self._names[cls]
-
-    def class_entries(self) -> Record:
-        """Return the definitions of the classes met so far, as the end of a record."""
-        pairs = sorted(self.definitions.items())
-        return {f", class {name}": {"static": definition} for name, definition in pairs}
-
-    def _definition(self, cls: Any, name: str) -> Json | None:
-        """Return the definition of a class without its code: its fields in order, its options."""
-        parts = _fields_of(cls)
-        if issubclass(cls, Enum):
-            members = cls.__members__.items()
-            parts = {k: self._read_or_name(member.value, "", "an object") for k, member in members}
-        if parts is None:
-            return None
-        in_order = {"class": "names", "parts": [*parts, *_options_of(cls)]}
-        return {"class": name, "parts": {"": in_order, **{f".{k}": v for k, v in parts.items()}}}
 
     def _read_or_name(self, value: Any, path: str, name: str) -> Json:
         """Return the JSON of a value, or just `name` if it means nothing to another process."""
@@ -235,17 +196,17 @@ class DigestReader(PortableReader):
         for base, names in _OF_DEVICES.items():
             if isinstance(value, base):
                 parts = [(f".{name}", getattr(value, name)) for name in names]
-                return self._by_step(self.class_name(type(value)), parts, path)
+                return self._by_step(class_name(type(value)), parts, path)
         if isinstance(value, StaticKey):
             by_content = content_names(value.owner)
             statics = {
                 f".{name}": self.read(static, f"{path}.{name}", by_content=name in by_content)
                 for name, static in zip(value.owner.static_names, value.values, strict=True)
             }
-            return {"class": self.class_name(value.owner.cls), "parts": statics}
+            return {"class": class_name(value.owner.cls), "parts": statics}
         if isinstance(value, jax.tree_util.PyTreeDef):
             cls, aux = value.node_data() or (None, None)
-            kind = "" if cls is None else self.class_name(cls)
+            kind = "" if cls is None else class_name(cls)
             children = [(f"[{place}]", child) for place, child in enumerate(value.children())]
             own = [(".class", kind), (".num_leaves", value.num_leaves), (".aux_data", aux)]
             return self._by_step("treedef", [*own, *children], path)
@@ -253,11 +214,10 @@ class DigestReader(PortableReader):
 
     def named(self, value: Any, path: str) -> Json:
         """Return the import name of a function, class or module, or the contents of a function."""
-        if isinstance(value, type):
-            if native_base(value) is value and value.__module__ == "builtins":
-                return {"class": "name", "parts": [f"builtins:{value.__qualname__}"]}
-            self.class_name(value)
-        elif type(value) is types.FunctionType and not is_importable(value):
+        is_native = isinstance(value, type) and native_base(value) is value
+        if is_native and value.__module__ == "builtins":
+            return {"class": "name", "parts": [f"builtins:{value.__qualname__}"]}
+        if type(value) is types.FunctionType and not is_importable(value):
             module, name = names_of(value)
             version = getattr(sys.modules.get(module.partition(".")[0]), "__version__", None)
             parts = [(".__version__", str(version)), *kind_of(value).parts(value)]
@@ -278,7 +238,7 @@ class DigestReader(PortableReader):
                 step: self._read_or_name(part, path + step, class_name(type(part)))
                 for step, part in kind_of(value).parts(value)
             }
-            return {"class": self.class_name(cls), "parts": parts}
+            return {"class": class_name(cls), "parts": parts}
         return super()._opaque(value, path)
 
 
@@ -295,45 +255,6 @@ def _why_and_fix(value: Any) -> tuple[str, str]:
         return why, f"turn its attributes into fields:\n  {fix}"
     why = "another process cannot read it: it contains itself, is too deep, or does not pickle"
     return why, f"make {name} a frozen dataclass whose values can be static, too"
-
-
-def _fields_of(cls: Any) -> dict[str, Json] | None:
-    """Return the fields of a class in order, with annotation and options as text, or None."""
-    if dataclasses.is_dataclass(cls):
-        return {field.name: _field(field) for field in dataclasses.fields(cls)}
-    if (own := getattr(cls, "__attrs_attrs__", None)) is not None:
-        return {field.name: _annotation(field.type) for field in own}
-    names: Any = getattr(cls, "_fields", None)
-    if issubclass(cls, tuple) and names is not None:
-        annotations = annotations_of(cls)
-        return {name: _annotation(annotations.get(name)) for name in names}
-    return None
-
-
-def _field(field: "dataclasses.Field[Any]") -> str:
-    try:
-        is_static = is_static_metadata(field.metadata)
-    except ValueError:  # entries that contradict each other are up to the other library
-        is_static = None
-    by = getattr(field.metadata.get(OPTIONS), "compare_by", "identity")
-    named = {"init": field.init, "compare": field.compare, "kw_only": field.kw_only is True}
-    words = [_annotation(field.type), *["static"] * bool(is_static)]
-    words += [f"compare_by={by}"] * (by != "identity")
-    words += [f"{key}={field.metadata[key]}" for key in (SHARDING,) if key in field.metadata]
-    return ", ".join([*words, *(f"{k}={v}" for k, v in named.items() if v is (k == "kw_only"))])
-
-
-def _options_of(cls: Any) -> list[str]:
-    params: Any = getattr(cls, "__dataclass_params__", None)
-    options = [name for name in ("eq", "order", "frozen") if getattr(params, name, False)]
-    options += ["slots"] * ("__slots__" in vars(cls))
-    mark: tuple[Any, ...] = vars(cls).get(MARK, ())
-    return [*options, *["many_statics"] * (mark[1:] == (True,))]
-
-
-def _annotation(kind: Any) -> str:
-    kind = getattr(kind, "__forward_arg__", kind)  # of a plain dataclass, from Python 3.14 on
-    return without_addresses(kind if isinstance(kind, str) else inspect.formatannotation(kind))
 
 
 _AXES: Final = ("axis_names", "axis_sizes", "axis_types")

@@ -106,9 +106,6 @@ class PortableReader:
         except RecursionError:
             return self._opaque(value, path)
 
-    def class_name(self, cls: type) -> str:
-        return class_name(cls)
-
     def _read(self, value: Any, path: str) -> Json:
         cls: type = type(value)
         if value is None or cls in (bool, str):
@@ -157,7 +154,7 @@ class PortableReader:
 
     def _parts(self, value: Any, path: str) -> Json:
         """Return the JSON of a value by its parts: those of its kind, and its attributes."""
-        name, kind = self.class_name(type(value)), kind_of(value)
+        name, kind = class_name(type(value)), kind_of(value)
         base, attributes = kind.attributes or (kind, lambda _: ())
         try:
             content, parts = _content_and_parts(base, value)
@@ -206,7 +203,7 @@ class PortableReader:
 
     def member(self, value: enum.Enum, path: str) -> Json:
         """Return the name of an enum member, or the names of the flags combined in it."""
-        cls, names = self.class_name(type(value)), cast("str | None", value._name_)
+        cls, names = class_name(type(value)), cast("str | None", value._name_)
         if names is None:  # a combination of flags that has no name
             return {"class": cls, "parts": [self._read(value._value_, f"{path}.value")]}
         return {"class": "name", "parts": [f"{cls}.{name}" for name in names.split("|")]}
@@ -214,7 +211,7 @@ class PortableReader:
     def _pickled(self, value: Any, path: str) -> Json:
         """Return the JSON of an object with its own ``==`` from what its class pickles."""
         cls: type = type(value)
-        name = self.class_name(cls)
+        name = class_name(cls)
         is_tree = is_tree_node(cls)  # such as an equinox module, which consists of its fields
         if dataclasses.is_dataclass(cls) and (is_tree or has_generated_eq(cls)):
             compared = [field.name for field in dataclasses.fields(cls) if field.compare]
