@@ -36,10 +36,6 @@ _VALUE: Final = re.compile(r"%[\w.$-]+(?:#\d+)?")
 _MOST_BYTES: Final = 4 << 20
 """The largest compressed size of a program whose operations are recorded."""
 
-_MOST_UNPACKED: Final = 64 << 20
-_MOST_LISTS: Final = 4 << 20
-"""The same as text, and its lists: a file of some kilobytes could take gigabytes of memory."""
-
 _WINDOW: Final = 2000
 """How many operations after the first difference are aligned, in quadratic time."""
 
@@ -104,7 +100,7 @@ def packed(program: LoweredProgram) -> LoweredRecord:
         digest=sha256_of(lines.encode()),
         options=dict(program.options),
         functions=list(program.functions),
-        packed=text if len(text) <= _MOST_BYTES and len(plain) <= _MOST_UNPACKED else "",
+        packed=text if len(text) <= _MOST_BYTES else "",
     )
 
 
@@ -113,13 +109,10 @@ def unpacked(record: LoweredRecord) -> LoweredProgram | None:
     if not record.packed:
         return None
     try:
-        decompress = zlib.decompressobj().decompress
-        plain = decompress(base64.b64decode(record.packed), _MOST_UNPACKED)
-        if plain.count(b"[") + plain.count(b"{") > _MOST_LISTS:
-            return None
+        plain = zlib.decompress(base64.b64decode(record.packed))
         pairs = from_json(list[tuple[str, str]], json.loads(plain))
         operations = tuple(itertools.starmap(Operation, pairs))
-    except (TypeError, ValueError, zlib.error, RecursionError) as error:
+    except (TypeError, ValueError, zlib.error) as error:
         raise RecordError(f"the operations of {clean(record.name)}: {error}") from error
     return LoweredProgram(record.name, operations, tuple(record.functions), record.options)
 
