@@ -62,11 +62,9 @@ class _Runs:
         return [*self.by_cells.values(), *self.unfinished]
 
     def drop_repeated(self) -> list[types.FrameType]:
-        """Return the frames of finished runs that were another run of a known function.
-
-        Two closures of one factory differ in their cells alone, which a frame shows once it has
-        finished.
-        """
+        """Return the frames of finished runs that were another run of a known function."""
+        # Two closures of one factory differ in their cells alone, which a frame shows once it has
+        # finished.
         dropped: list[types.FrameType] = []
         pending, self.unfinished = self.unfinished, []
         for frame, run in pending:

@@ -100,10 +100,8 @@ class Read:
 
 
 def reads_of(runs: Iterable[Run], root: Callable[..., Any]) -> list[Read]:
-    """Return the places that `runs` read from outside, and those bound in `root`, each once.
-
-    Locals that die with the trace are replaced by a path from something that outlives it.
-    """
+    """Return the places that `runs` read from outside, and those bound in `root`, each once."""
+    # Locals that die with the trace are replaced by a path from something that outlives it.
     methods = [(run, *_receiver(run)) for run in runs]
     receivers = {id(receiver) for _, receiver, method in methods if method is not None}
     cells = _cells([run for run, _, _ in methods])

@@ -53,10 +53,8 @@ _HOST: Final = re.compile(
 
 @or_default(None)  # a source that cannot be read
 def value_use(function: Any, path: str, seen: list[Any] | None = None) -> Use | None:
-    """Return what needs the value of a parameter, or of an attribute of one: "an `if`".
-
-    The value is followed into the functions that are called with it by name.
-    """
+    """Return what needs the value of a parameter, or of an attribute of one: "an `if`"."""
+    # The value is followed into the functions that are called with it by name.
     function, seen = inspect.unwrap(function), [] if seen is None else seen
     code: types.CodeType = function.__code__
     if (function, path) in seen:

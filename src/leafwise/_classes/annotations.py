@@ -155,11 +155,9 @@ class _FrameScope(dict[str, Any]):
 
 
 def caller_scopes(depth: int) -> list[Mapping[str, Any]]:
-    """Return the local names that the code `depth` frames up can see.
-
-    These are the locals of that frame and of its callers in the same module, as for a class in a
-    function in a function.
-    """
+    """Return the local names that the code `depth` frames up can see."""
+    # These are the locals of that frame and of its callers in the same module, as for a class in a
+    # function in a function.
     frame: types.FrameType | None = inspect.currentframe()
     for _ in range(depth):
         frame = frame.f_back if frame is not None else None

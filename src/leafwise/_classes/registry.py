@@ -57,11 +57,9 @@ def mark_redefined(cls: type) -> None:
 
 
 def spec_of(cls: type) -> ClassSpec:
-    """Return the spec of a decorated class.
-
-    A class that was pickled by value (cloudpickle, ``__main__``) arrives decorated but not
-    registered with this process's JAX; it is registered here, before its first instance.
-    """
+    """Return the spec of a decorated class."""
+    # A class that was pickled by value (cloudpickle, ``__main__``) arrives decorated but not
+    # registered with this process's JAX; it is registered here, before its first instance.
     spec = _SPECS.get(cls)
     if spec is None:
         construct.check_decorated(cls)

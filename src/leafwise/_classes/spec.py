@@ -109,11 +109,9 @@ class ClassSpec:
 def declaration(
     definition: "dataclasses.Field[Any]", annotation: Any, more: str = "", *, static: bool = True
 ) -> str:
-    """Return the declaration of a field as code, with one more option.
-
-    For example ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
-    Empty for an int or another scalar with ``freeze=True``, which makes no int of a list.
-    """
+    """Return the declaration of a field as code, with one more option."""
+    # For example ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
+    # Empty for an int or another scalar with ``freeze=True``, which makes no int of a list.
     kind = annotations.without_marks(annotation)
     if more == "freeze=True":
         if kind in ("bool", "int", "float", "complex", "str", "bytes"):

@@ -256,10 +256,8 @@ def fails(start: types.FrameType | None) -> bool:
 
 
 def outer_call(start: types.FrameType | None) -> types.FrameType | None:
-    """Return the frame that called a function under `jax.shard_map` outside `jit`, or `start`.
-
-    JAX runs the function operation by operation there, each as a program of its own.
-    """
+    """Return the frame that called a function under `jax.shard_map` outside `jit`, or `start`."""
+    # JAX runs the function operation by operation there, each as a program of its own.
     for place, name, frame in frames_of_jax(start):
         start = frame if (place, name) == ("shard_map", "_shard_map_impl") else start
     return start
@@ -281,10 +279,8 @@ def is_jit_off() -> bool:
 
 
 def functions_inside() -> dict[int, str] | None:
-    """Return JAX's texts for the functions inside this thread's trace, by id; None if unknown.
-
-    They were traced in it, or before: then JAX reuses that.
-    """
+    """Return JAX's texts for the functions inside this thread's trace, by id; None if unknown."""
+    # They were traced in it, or before: then JAX reuses that.
     return _functions_inside() if Internal.REUSED.is_known(_probe) else None
 
 
@@ -329,10 +325,8 @@ def _functions_inside() -> dict[int, str]:
 
 
 def compute_alike(one: Any, other: Any) -> bool:
-    """Return whether two jaxprs run the same operations, but for conversions of dtypes.
-
-    Then converting an argument of one to what the other takes changes no result.
-    """
+    """Return whether two jaxprs run the same operations, but for conversions of dtypes."""
+    # Then converting an argument of one to what the other takes changes no result.
     pairs = itertools.zip_longest(*map(_operations, (one, other)))
     return all(mine == its for mine, its in pairs)
 

@@ -172,10 +172,8 @@ def changed_meanwhile(
 
 @contextlib.contextmanager
 def observed(log: ProgramLog, program: ProgramEntry) -> Generator[list[Current], None, None]:
-    """Note with a program what is read in this block, its trace; fill a list with the values.
-
-    If a capture was another one before, the program is kept for no state.
-    """
+    """Note with a program what is read in this block, its trace; fill a list with the values."""
+    # If a capture was another one before, the program is kept for no state.
     fun, has_states, values = log.callee.fun, log.callee.has_states, list[Current]()
     if not has_states and current_block() is None:
         yield values
@@ -493,10 +491,8 @@ def _in_state(made: Callable[..., Any], state: int) -> Callable[..., Any]:
 
 
 def _stale_captures(name: str, program: ProgramEntry, current: Current) -> dict[Any, StaleCapture]:
-    """Return the captures of a function that changed since a trace.
-
-    If only functions and receivers of methods changed, the innermost one.
-    """
+    """Return the captures of a function that changed since a trace."""
+    # If only functions and receivers of methods changed, the innermost one.
     site, stale = site_of(inspect.currentframe()), dict[Any, StaleCapture]()
     old, new = {} if program.observation is None else program.observation.captured, current.captured
     keys = changed(old, new)

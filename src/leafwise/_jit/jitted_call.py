@@ -80,11 +80,9 @@ def variable_given(frame: types.FrameType | None, function: Any, path: str) -> s
 
 
 def _arguments(frame: types.FrameType, tree: ast.Call) -> dict[str, str]:
-    """Return the arrays and floats in a call, by parameter; none if the code is not certain.
-
-    It is if a function of JAX traces all functions in the call, so that they need no values, and
-    these only compute. A call of NumPy stays outside: ``jitted_scan(x, np.sort(y))``.
-    """
+    """Return the arrays and floats in a call, by parameter; none if the code is not certain."""
+    # It is if a function of JAX traces all functions in the call, so that they need no values, and
+    # these only compute. A call of NumPy stays outside: ``jitted_scan(x, np.sort(y))``.
     variables, arguments = locals_of(frame), dict[str, str]()
     scope = vars(builtins) | frame.f_globals
     for at, node in enumerate(tree.args[:3]):  # of `_TRACING`, these are functions and operands

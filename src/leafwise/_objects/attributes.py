@@ -354,10 +354,8 @@ _BASES: Final = (
 
 @per_class
 def record_fields(kind: Any) -> tuple[str, ...] | None:
-    """Return the fields of a frozen dataclass, attrs, msgspec or pydantic class, or None.
-
-    None, too, if it defines its own ``==``, unless it is a pytree.
-    """
+    """Return the fields of a frozen dataclass, attrs, msgspec or pydantic class, or None."""
+    # None, too, if it defines its own ``==``, unless it is a pytree.
     for mark, fields_of in _RECORDS.items():
         declared: Any = read(kind, mark, None)
         if declared is not None:

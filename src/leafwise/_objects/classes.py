@@ -32,10 +32,8 @@ def is_a(value: object, kinds: type[T]) -> TypeGuard[T]: ...
 @overload
 def is_a(value: object, kinds: Any) -> bool: ...
 def is_a(value: object, kinds: Any) -> bool:
-    """Return whether a value is an instance of some classes, by its type.
-
-    A tracer is an array to ``isinstance`` alone, through the metaclass of `jax.Array`.
-    """
+    """Return whether a value is an instance of some classes, by its type."""
+    # A tracer is an array to ``isinstance`` alone, through the metaclass of `jax.Array`.
     kind = type(value)
     return issubclass(kind, kinds) or (issubclass(kind, Tracer) and isinstance(value, kinds))
 

@@ -53,10 +53,8 @@ class Lock(_RLock):  # type: ignore[misc]  # final in typeshed
 
 
 def new_lock() -> Any:
-    """Return a lock that is free after a fork, unless the thread that forks holds it.
-
-    It is reentrant: ``==``, finalizers and garbage collection run user code.
-    """
+    """Return a lock that is free after a fork, unless the thread that forks holds it."""
+    # It is reentrant: ``==``, finalizers and garbage collection run user code.
     lock = Lock()
     key = id(lock)
     _LOCKS[key] = weakref.ref(lock, functools.partial(_LOCKS.pop, key))

@@ -317,10 +317,8 @@ def _with_attributes(
     more: Callable[[Any], list[tuple[str, Any]]] | None = _own,
     but: Collection[str] = (),
 ) -> Kind:
-    """Return a kind that adds attributes to `base`: `fields` in this order, and `more` by name.
-
-    The fields may be properties. The names in `but` never count.
-    """
+    """Return a kind that adds attributes to `base`: `fields` in this order, and `more` by name."""
+    # The fields may be properties. The names in `but` never count.
     read = {*fields, *but}
 
     def pairs(value: Any) -> list[tuple[str, Any]]:

@@ -452,10 +452,8 @@ def _module(fold: AccountFold, value: types.ModuleType, _table: Kind) -> _Entry:
 
 
 def _class(fold: AccountFold, value: type, _table: Kind) -> _Entry:
-    """Account for a class; a user's class with the data that the code names.
-
-    It is equal to a class of the same name, bases and functions: notebook cells are run again.
-    """
+    """Account for a class; a user's class with the data that the code names."""
+    # It is equal to a class of the same name, bases and functions: notebook cells are run again.
     if is_installed_module(value.__module__):
         return _light(value)
     held = vars(value)

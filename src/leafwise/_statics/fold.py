@@ -216,10 +216,8 @@ class Fold:
             self.paths += [path] * len(tokens)
 
     def enter(self, value: Any, path: Any, *, is_shared: bool = False) -> bool:
-        """Return whether to read the parts of a value; False if it occurs again.
-
-        That means inside itself or, if it `is_shared` because it can change, anywhere.
-        """
+        """Return whether to read the parts of a value; False if it occurs again."""
+        # That means inside itself or, if it `is_shared` because it can change, anywhere.
         key, numbers = id(value), self._numbers
         if key not in numbers:
             numbers[key] = len(self.kept)

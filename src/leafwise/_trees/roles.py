@@ -145,11 +145,9 @@ def is_kept(instance: Any, name: str) -> bool | None:
 
 
 def exchange(base: Any, name: str, value: Any) -> Any:
-    """Return a copy with one attribute changed, without running code of its class.
-
-    Fields that the constructor computes from this one stay as they are, since a retrace must
-    be due to this field alone.
-    """
+    """Return a copy with one attribute changed, without running code of its class."""
+    # Fields that the constructor computes from this one stay as they are, since a retrace must
+    # be due to this field alone.
     cls = type(base)
     if is_decorated(cls):
         return rebuild(cls, field_values(base) | {name: value})

@@ -44,12 +44,10 @@ class FoundTargets:
 
 
 def find_targets(texts: list[str]) -> FoundTargets:
-    """Find the pytree classes of all targets.
-
-    A package has the classes that it exports from its own modules, and those of all modules below
-    it; a directory has those of all Python files in and below it. Tests, ``__main__`` and files
-    that only install or configure a project are left out.
-    """
+    """Find the pytree classes of all targets."""
+    # A package has the classes that it exports from its own modules, and those of all modules below
+    # it; a directory has those of all Python files in and below it. Tests, ``__main__`` and files
+    # that only install or configure a project are left out.
     by_class: dict[type, CheckTarget] = {}
     unloaded: dict[str, str] = {}
     notes: list[str] = []

@@ -108,10 +108,8 @@ _TRACED: Final[set[str]] = set()
 
 
 def _misspelt(events: Iterable[Event], limits: list[Limit]) -> UnknownNameError | None:
-    """Return an error if a marker's name is close to, but not, the name of a traced function.
-
-    Other unknown names pass: a function with a cache hit, or that is not called, has no events.
-    """
+    """Return an error if a marker's name is close to, but not, the name of a traced function."""
+    # Other unknown names pass: a function with a cache hit, or that is not called, has no events.
     for event in events:
         qualified = getattr(event.fun, "__qualname__", None)
         _TRACED.update({event.name, qualified if isinstance(qualified, str) else event.name})

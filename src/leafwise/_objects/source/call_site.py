@@ -31,10 +31,8 @@ def tree_of(file: str) -> ast.Module:
 
 @functools.lru_cache(maxsize=64)
 def defined_by(code: types.CodeType, file: str) -> tuple[ast.Module, Any]:
-    """Return the AST of a file, and the only `def` or lambda in it that code can be from.
-
-    Equal code may be in two files.
-    """
+    """Return the AST of a file, and the only `def` or lambda in it that code can be from."""
+    # Equal code may be in two files.
     tree, found = tree_of(file), list[Any]()
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.Lambda):
@@ -80,11 +78,9 @@ def locals_of(frame: types.FrameType) -> dict[str, Any]:
 
 
 def short_file(file: str) -> str:
-    """Return a path in the form that messages show.
-
-    A path in a package starts at the package; one below the working directory is relative to it;
-    and a notebook cell is ``Cell In[3]``.
-    """
+    """Return a path in the form that messages show."""
+    # A path in a package starts at the package; one below the working directory is relative to it;
+    # and a notebook cell is ``Cell In[3]``.
     if (cell := _cell(file)) is not None:
         return cell
     parts = Path(file).parts
@@ -132,11 +128,9 @@ def _line_of(frame: types.FrameType | None) -> Site | None:
 
 
 def sites_of(frame: types.FrameType | None) -> tuple[Site | None, Site | None]:
-    """Return the line of user code that a call belongs to, and a package's line inside it.
-
-    The first is the innermost line in the user's own files or, if no frame is in these, as in a
-    thread or under ``-m``, the outermost. The second is None unless a package is in between.
-    """
+    """Return the line of user code that a call belongs to, and a package's line inside it."""
+    # The first is the innermost line in the user's own files or, if no frame is in these, as in a
+    # thread or under ``-m``, the outermost. The second is None unless a package is in between.
     user, inner = user_frame(frame), inner_frame(frame)
     return _line_of(user), None if inner is user else _line_of(inner)
 
@@ -226,10 +220,8 @@ _tool: int | None = None
 
 
 def run_of(frame: types.FrameType) -> int | None:
-    """Return which run of its line a frame is in, counted from the first time this is asked.
-
-    None if nothing is counted.
-    """
+    """Return which run of its line a frame is in, counted from the first time this is asked."""
+    # None if nothing is counted.
     if not _take_tool():
         return None
     return _count(frame.f_code, frame.f_lineno)

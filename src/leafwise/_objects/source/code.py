@@ -97,11 +97,9 @@ def function_in(member: Any) -> Any:
 
 
 def computed_names(cls: type) -> frozenset[str]:
-    """Return the names under which instances of a frozen class may cache computed values.
-
-    These are the strings in methods that take only ``self`` and store past the freezing, unless
-    other methods store them, too, or the method stores them in another object.
-    """
+    """Return the names under which instances of a frozen class may cache computed values."""
+    # These are the strings in methods that take only ``self`` and store past the freezing, unless
+    # other methods store them, too, or the method stores them in another object.
     computed: set[Any] = set()
     stated: set[Any] = set()
     for name, member in [pair for base in cls.__mro__ for pair in vars(base).items()]:

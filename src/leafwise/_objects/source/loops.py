@@ -80,10 +80,8 @@ class _Source:
         return loops
 
     def _block(self, line: int) -> tuple[int, int | None]:
-        """Return the first and last line of the top-level function or class around a line.
-
-        For a line outside these, that is the whole file. Margins begin in the first column.
-        """
+        """Return the first and last line of the top-level function or class around a line."""
+        # For a line outside these, that is the whole file. Margins begin in the first column.
         place = bisect.bisect_right(self._margins, line)
         start, end = (0, *self._margins)[place], (*self._margins, None)[place]
         is_block = start and self.lines[start - 1].startswith(("def ", "class ", "async def "))
@@ -128,18 +126,14 @@ _sources: Final[dict[str, _Source]] = {}
 
 
 def loops_around(file: str, line: int, column: int, *, calls: bool) -> Sequence[Loop]:
-    """Return the loops around the expression at a line and column, innermost first.
-
-    With `calls`, the expression itself counts if it is a call that runs a loop.
-    """
+    """Return the loops around the expression at a line and column, innermost first."""
+    # With `calls`, the expression itself counts if it is a call that runs a loop.
     return _source_of(file).around(line, column, calls=calls)
 
 
 def marked_line(file: str, start: int, end: int) -> int:
-    """Return the line that marks a call as expected, by a comment at its end; 0 if none does.
-
-    That is a line of the call, or of a ``for``, ``while`` or ``with`` statement around it.
-    """
+    """Return the line that marks a call as expected, by a comment at its end; 0 if none does."""
+    # That is a line of the call, or of a ``for``, ``while`` or ``with`` statement around it.
     marks = _source_of(file).marks
     return next((line for first, last, line in marks if first <= end and start <= last), 0)
 

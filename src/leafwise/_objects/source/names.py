@@ -153,11 +153,9 @@ _Place: TypeAlias = tuple[int | None, int]
 def _readings(
     code: types.CodeType, instructions: list[dis.Instruction]
 ) -> Iterator[tuple[Chain, _Place | None, bool, dis.Instruction]]:
-    """Yield each chain, where it begins, whether all of it is read, and what ends it.
-
-    ``LOAD_GLOBAL settings``, ``LOAD_ATTR clip``, ``LOAD_CONST 'max'`` and ``BINARY_SUBSCR`` are
-    one chain, ``settings.clip['max']``; what stores or uses the value ends it.
-    """
+    """Yield each chain, where it begins, whether all of it is read, and what ends it."""
+    # ``LOAD_GLOBAL settings``, ``LOAD_ATTR clip``, ``LOAD_CONST 'max'`` and ``BINARY_SUBSCR`` are
+    # one chain, ``settings.clip['max']``; what stores or uses the value ends it.
     names: dict[str, Chain | None]
     names = {name: Chain(Root.LOCAL, name, (), 0) for name in parameters(code)}
     stored = Counter(name for step in instructions for name in _names_stored(step))

@@ -373,10 +373,8 @@ class ArgumentEdit(NamedTuple):
 
 
 def argument_edits(cls: Any, draw: Callable[[Strategy], Any]) -> Iterator[ArgumentEdit]:
-    """Draw arguments twice, and yield an edit for each argument that is replaced alone.
-
-    Without a user's ``__eq__`` there are no edits; an argument that is not stored has none.
-    """
+    """Draw arguments twice, and yield an edit for each argument that is replaced alone."""
+    # Without a user's ``__eq__`` there are no edits; an argument that is not stored has none.
     is_record = has_fields(cls) or hasattr(cls, "__attrs_attrs__")  # fields are edited directly
     if is_record or is_installed(cls.__eq__) or not is_made_in_python(cls):
         return
