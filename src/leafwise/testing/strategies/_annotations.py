@@ -31,15 +31,21 @@ from leafwise._objects.text import got
 from leafwise.errors import CannotBuildError, LeafwiseError
 from leafwise.testing._format import format_error
 from leafwise.testing.strategies._arrays import (
+    FUNCTIONS,
+    INITIALIZER,
+    AnyNamedTuple,
     Dims,
     ImpossibleError,
     Strategy,
     arrays,
     bind,
+    classes,
     drawn_by,
+    functions,
     has_axes,
     keys,
     own_dims,
+    plain_values,
 )
 from leafwise.testing.strategies._constructor import (
     EndlessError,
@@ -60,14 +66,6 @@ from leafwise.testing.strategies._constructor import (
     subclasses_of,
     substitute,
     takes_more,
-)
-from leafwise.testing.strategies._plain_values import (
-    FUNCTIONS,
-    INITIALIZER,
-    AnyNamedTuple,
-    classes,
-    functions,
-    plain_values,
 )
 
 EMPTY: Final = inspect.Parameter.empty

@@ -27,7 +27,7 @@ from leafwise.testing.strategies._annotations import (
     is_static,
     says_nothing,
 )
-from leafwise.testing.strategies._arrays import Strategy
+from leafwise.testing.strategies._arrays import FUNCTIONS, Strategy
 from leafwise.testing.strategies._constructor import (
     FieldContext,
     call,
@@ -44,7 +44,6 @@ from leafwise.testing.strategies._leaves import (
     other_value,
     other_weak_type,
 )
-from leafwise.testing.strategies._plain_values import FUNCTIONS
 
 T = TypeVar("T")
 
