@@ -216,7 +216,6 @@ def _capture(read: Read) -> Capture:
 
 
 def _captured_at(read: Read) -> CapturedAt:
-    """Return where the value of a read is bound, and where it is read."""
     place, code = read.place, read.code
     owner, file = place.owner(), "" if code is None else code.co_filename
     function, holder = read.reader.rpartition("<locals>.")[2], ""

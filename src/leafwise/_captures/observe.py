@@ -150,7 +150,6 @@ _HERE: Final = _ObserverThread()
 
 @contextlib.contextmanager
 def observing() -> Generator[Observer, None, None]:
-    """Observe the functions that this thread runs in this block."""
     observer = Observer(_HERE.observers)
     _HERE.observers = *observer.around, observer
     stop = _SWITCH.on()

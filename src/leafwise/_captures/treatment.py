@@ -119,7 +119,6 @@ class Way(StrEnum):
 
 @or_default(Way.PYTREE)  # it has no hash, or user code raises
 def way_of(value: Any) -> Way:
-    """Return how a value can be passed."""
     kind: Any = type(value)
     leaves = [] if hides_attributes(kind) else jax.tree.leaves(value)
     if value is MISSING or (leaves and how_to_pass(*leaves) is not Passing.STATIC):

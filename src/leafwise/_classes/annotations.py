@@ -85,7 +85,6 @@ def signature_of(value: Any) -> inspect.Signature:
 
 
 def annotate_constructor(init: Any, cls: type, kinds: dict[str, Any]) -> None:
-    """Set the annotations of the generated constructor of a class."""
     # Strings are read lazily, so that `typing.get_type_hints` finds the names defined by then.
     if annotationlib is None:
         init.__annotations__ = kinds

@@ -82,7 +82,6 @@ class AuditedCalls:
     words: frozenset[str] = frozenset()  # in the code that they ran; all if empty
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """Compare a call, and make it."""
         __tracebackhide__ = True
         audit, start = self.audit, time.perf_counter()
         try:

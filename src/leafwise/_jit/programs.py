@@ -144,7 +144,6 @@ class ProgramEntry:
         return self.ran and not self.role and self.compile_seconds > 0
 
     def replace(self, reason: Reason, cause: Cause | Advice) -> None:
-        """Replace the cause of a reason."""
         known = self.explanation.reasons
         reasons = tuple(each._replace(cause=cause) if each is reason else each for each in known)
         self.explanation = dataclasses.replace(self.explanation, reasons=reasons)
@@ -195,7 +194,6 @@ class ProgramLog:
         """The index of each of the latest programs."""
 
     def explain(self, signature: Signature) -> Explanation:
-        """Explain a call against the programs in the log."""
         programs, place = list(self.programs), hash(signature)
         same = {at for at, entry in enumerate(programs) if entry.place == place}
         known = sorted(same.union(self._nearby(signature)))
@@ -415,7 +413,6 @@ class ProgramLog:
             guard.reset()
 
     def reads(self) -> list[Read]:
-        """Return the places that the function has read, each once."""
         observations = dict.fromkeys(trace.observation for trace in self.traced())
         reads = [seen.reads for seen in observations if seen is not None]
         return list({key: read for batch in reads for key, read in batch.items()}.values())

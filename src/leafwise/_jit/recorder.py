@@ -201,7 +201,6 @@ def _on_event(raw: RawEvent) -> None:
 
 
 def _log_of(work: Work, raw: RawEvent) -> ProgramLog | None:
-    """Return the log of the function that JAX is working on, or None."""
     if not work.is_known:  # after a trace that of its function, if nothing came between
         current = None if raw.kind is EventKind.TRACE else _HERE.current
         return current.log if current is not None and current.log.name == raw.name else None

@@ -70,7 +70,6 @@ def describe(value: Any, options: DescribeOptions = _DEFAULT) -> str:
 
 
 def describe_value(value: Any) -> str:
-    """Return a value as text for a message."""
     try:
         if is_a(value, Tracer) or not is_a(value, np.ndarray | jax.Array):
             return shorten(Verbatim(describe(value, DescribeOptions(short=True))), 120)

@@ -82,7 +82,6 @@ class RecordedRun:
 
 
 def read_run(file: str) -> RecordedRun:
-    """Read a JSON report of `leafwise explain`."""
     try:
         record: Any = json.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError, MemoryError) as error:  # missing, or truncated

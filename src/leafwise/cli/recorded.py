@@ -63,7 +63,6 @@ class Process(NamedTuple):
     cut: int = 0  # how many lines were not written to their end
 
     def every(self, key: str) -> Iterable[Any]:
-        """Return the values of a key, from the records that have it."""
         records = cast("list[dict[str, Any]]", self.records)
         return (record[key] for record in records if key in record)
 

@@ -126,7 +126,6 @@ def _as_tensor(array: Any) -> np.ndarray[Any, Any]:
 
 
 def _as_array(tensor: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return the array that `_as_tensor` converted to a tensor."""
     if dtype not in _NATIVE:
         return tensor.view(dtype).reshape(shape)
     if (tensor.shape, tensor.dtype) != (shape, dtype):

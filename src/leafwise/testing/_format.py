@@ -24,7 +24,6 @@ def short_repr(value: object, width: int = 30) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return a text without addresses and cut to a width."""
     # In this order: a shortened address would not be recognised.
     return shorten_text(without_addresses(text), width)
 

@@ -50,7 +50,6 @@ class Block(contextlib.ContextDecorator):
 
 @per_class
 def facts_of(code: types.CodeType) -> CodeFacts:
-    """Return the facts about a code object, computed once."""
     consts = code.co_consts
     inner = [facts_of(const) for const in consts if isinstance(const, types.CodeType)]
     rebinds = {name for facts in inner for name in facts.rebinds if name not in code.co_cellvars}

@@ -40,7 +40,6 @@ def issubclass_of(kind: Any, *bases: type) -> bool:
 
 @or_default(None)  # an annotation may be unhashable
 def entry_of(table: Mapping[Any, Any], kind: Any) -> Any:
-    """Return the entry of a table for an annotation, or None."""
     return table.get(kind)
 
 
