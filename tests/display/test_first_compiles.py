@@ -251,11 +251,6 @@ def test_calls_for_each_shape(runs: dict[str, int], fix: str) -> None:
         one.site, one.run = one.levels[-1].site, number // 2
     (finding,) = first_findings(events, [], runs)
     assert list(map(str, finding.fixes())) == [fix]
-    for one in events:  # the same without a function in the loop
-        one.levels = [ABOVE[0], one.levels[1]]
-    (finding,) = first_findings(events, [], runs)
-    body = fix.replace("`quantize`", "a function of the loop's body")
-    assert list(map(str, finding.fixes())) == [body]
 
 
 def test_two_passes() -> None:
