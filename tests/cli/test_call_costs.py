@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -99,14 +100,15 @@ LOOPS = (in_loop, on_one_line, over_lines, in_function)
 
 
 @pytest.mark.usefixtures("every_node")
+@pytest.mark.parametrize("jit", [jax.jit, eqx.filter_jit], ids=["jax", "equinox"])
 @pytest.mark.parametrize("loop", LOOPS)
-def test_the_class_that_takes_most(loop: Any) -> None:
+def test_the_class_that_takes_most(loop: Any, jit: Any) -> None:
     """Its method or function is named with the line, and with its share of the time."""
     for tree, by in (
         ([Sorted(b=1.0, a=jnp.ones(2)) for _ in range(40)], "Sorted.tree_flatten"),
         ([jnp.ones(2), *(Bag(3.0, 1.0, 2.0) for _ in range(40))], "_flatten_bag"),
     ):
-        (cost,) = costs(lambda tree=tree: loop(jax.jit, tree))
+        (cost,) = costs(lambda tree=tree: loop(jit, tree))
         assert cost["by"] == by
         assert cost["where"].rpartition(":")[0] == __file__
         assert cost["nodes"] == jax.tree.structure([tree, 0.0]).num_nodes
@@ -137,7 +139,7 @@ def test_a_single_call() -> None:
     assert costs(script) == []
 
 
-@pytest.mark.parametrize("jit", [jax.jit, lw.jit], ids=["jax", "lw"])
+@pytest.mark.parametrize("jit", [jax.jit, lw.jit, eqx.filter_jit], ids=["jax", "lw", "equinox"])
 @pytest.mark.parametrize("loop", LOOPS)
 def test_an_array_that_is_copied_each_time(loop: Any, jit: Any) -> None:
     """The same NumPy array in a second call is one; on the device it is not, with equal results."""
@@ -165,6 +167,25 @@ def test_two_arrays() -> None:
 
     both, one = costs(script)
     assert (*both["copied"], *one["copied"]) == ("other", "TABLE", "TABLE")
+
+
+@pytest.mark.parametrize("jit", [jax.jit, eqx.filter_jit], ids=["jax", "equinox"])
+def test_an_attribute(jit: Any) -> None:
+    """What a method passes of its object has a name, unless it is set again."""
+
+    class Trainer:
+        def __init__(self, *, is_fresh: bool) -> None:
+            self.table, self.is_fresh = TABLE + 1, is_fresh
+
+        def run(self) -> None:
+            step, x = jit(lambda table, x: first(table, x)), jnp.float32(0)
+            for _ in range(3):
+                self.table = self.table + 1 if self.is_fresh else self.table
+                x = step(self.table, x)
+
+    for is_fresh in (True, False):
+        every = costs(Trainer(is_fresh=is_fresh).run)
+        assert [cost["copied"] for cost in every] == [{"self.table": TABLE.nbytes}] * (not is_fresh)
 
 
 def fresh(x: Any, step: Any) -> None:

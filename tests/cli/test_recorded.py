@@ -136,10 +136,20 @@ def sizes_below(n: int) -> None:
 
 
 def sizes_of_lengths(n: int) -> None:
-    jnp.cosh(jnp.asarray(np.ones((n * 7 % 10, 2)))) * 2
+    jnp.cosh(jnp.asarray(np.ones((n * 7, 2)))) * 2
+
+
+GROWN = [np.ones(WIDTH, np.float32)]
+
+
+def sizes_fed_back(n: int) -> None:
+    GROWN.append(jnp.concatenate([GROWN[-1], np.ones(n * n, np.float32)]))
 
 
 def sizes_of_layers(n: int) -> None:
+    jnp.sinh(np.ones(n * 7 % 10, np.float32)) * 3
+    jnp.cosh(np.ones(WIDTH * 2**n, np.float32)) * 3
+    jnp.tanh(np.ones(((5, 28, 28, 91)[n - 1], (28, 28, 91, 91)[n - 1]), np.float32)).sum()
     jnp.sinh(np.ones((WIDTH - 2**n, WIDTH - 2 ** (n + 1)), np.float32)) * 2
     jax.tree.map(lambda x: jnp.sinh(x) - 1, [np.ones(WIDTH + n * m) for m in range(1, 6)])
 
@@ -149,10 +159,14 @@ COUNTED = pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts r
 
 @COUNTED
 @pytest.mark.parametrize(
-    ("call", "sizes"), [(sizes_below, 4), (sizes_of_lengths, 4), (sizes_of_layers, 0)]
+    ("call", "sizes"),
+    [(sizes_below, 4), (sizes_of_lengths, 4), (sizes_fed_back, 4), (sizes_of_layers, 0)],
 )
 def test_a_line_for_many_sizes(explained: Explained, call: Any, sizes: int) -> None:
-    """All that a line, and those of the user's that it calls, compile for sizes is one finding."""
+    """All that a line, and those of the user's that it calls, compile for sizes is one finding.
+
+    Sizes grow in steps, or from the result of the run before; others are of a fixed set.
+    """
     report = explained(lambda: [call(n) for n in range(1, 5)])
     eager = [each for each in report["events"] if each["eager"] and each["kind"] == "compile"]
     found = report["findings"]

@@ -37,6 +37,8 @@ class ProgramEvents:
         self.is_repeat = was_made and not is_intended
         self.causes: list[Any] = list(map(_cause, self.reasons))
         self.seconds = busy(events)
+        # Of CPU where that is known: other processes do not make a program long.
+        self.spent = sum(event.seconds if event.cpu is None else event.cpu for event in events)
 
     def limited_to(self, causes: set[Any]) -> "ProgramEvents":
         """Return it with the reasons of some causes."""
@@ -267,7 +269,7 @@ def findings(
     for (line, identity, _), programs in recreated.items():
         # A function that is jitted for two objects, or sizes, is not recreated again and again.
         is_resized = any(reason.kind is ReasonKind.SHAPE for reason in programs[0].reasons)
-        is_long = programs[0].seconds >= LEAST and not is_resized
+        is_long = programs[0].spent >= LEAST and not is_resized
         if len(programs) > 1 or is_long or programs[0].explained.recreated != "new":
             whole.setdefault((line, identity), []).extend(programs)
     every = [Finding(line, programs) for (line, _), programs in whole.items()]

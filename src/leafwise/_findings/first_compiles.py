@@ -19,7 +19,7 @@ from leafwise._findings.records import (
     SiteRecord,
     TriedRecord,
 )
-from leafwise._findings.start_ups import passes
+from leafwise._findings.start_ups import Counted, passes
 from leafwise._findings.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
@@ -102,9 +102,14 @@ class FirstFinding(Finding):
 
 
 def first_findings(
-    events: list[EventRecord], calls: list[CallsRecord] | None = None
+    events: list[EventRecord],
+    calls: list[CallsRecord] | None = None,
+    runs: dict[str, int] | None = None,
 ) -> list[FirstFinding]:
-    """Return the findings on long first compiles, the longest first."""
+    """Return the findings on long first compiles, the longest first.
+
+    `runs` has how often lines, and functions, ran again after their first compile.
+    """
     resized = [finding for finding in findings(events) if finding.is_resized]
     again = {id(event) for finding in resized for event in finding.events}
     known = {id(program.first) for finding in resized for program in finding.every}
@@ -114,12 +119,11 @@ def first_findings(
         first, last = program.first, program.events[-1]
         if program.is_repeat or first.recreated or id(first) in again:
             continue  # counted in the findings on repeats
-        spent = busy(program.events)
         has_levels = first.eager and program.is_compiled and last.levels
-        if last.first is not None and (spent >= LEAST or last.unfinished):
+        if last.first is not None and (program.spent >= LEAST or last.unfinished):
             for origins in last.first.grouped():
                 origin = (*origins, Origin("line", first.site))[0]
-                is_long = spent >= _LEAST_PLAIN and not has_levels
+                is_long = program.spent >= _LEAST_PLAIN and not has_levels
                 if origin.fix or is_long or last.unfinished:
                     key = origin.site, origin.via, origin.kind
                     groups.setdefault(key, ([], origins))[0].append(program)
@@ -128,9 +132,10 @@ def first_findings(
             outside.setdefault(first.process, []).append(program)
     every = [FirstFinding(site, *several) for (site, *_), several in groups.items()]
     jitted = [event.levels for event in events if event.levels and not event.eager]
+    counted = Counted(jitted, calls or [], runs or {})
     for programs in outside.values():
-        for site, of_pass, fixes in passes(programs, jitted, calls or [], LEAST):
-            every += [FirstFinding(site, of_pass, [], fixes)]
+        for site, of_pass, fix in passes(programs, counted, LEAST):
+            every += [FirstFinding(site, of_pass, [], [fix])]
     return sorted(every, key=lambda finding: -finding.seconds)
 
 

@@ -185,6 +185,7 @@ class EventRecord:
     call: list[int] | None = None
     first: FirstCompile | None = None  # on the compile of a program
     unfinished: bool = False  # the process ended during it
+    cpu: float | None = None  # seconds of CPU of the process in a compile, if less
     heavy: bool | None = None  # whether it is slow to compile: many operations, or a loop
     maker: str = ""  # the function of JAX that called a heavy one
     # The user's frames around a compile, from the outermost to the first package that uses JAX.
@@ -209,6 +210,7 @@ class LevelRecord:
     # Which call of the function it is; None if not counted.
     start: int | None = dataclasses.field(default=None, compare=False)
     reads: bool = False  # whether its code, or that of a package below, needs values
+    builder: str = ""  # the package below, if it is one that builds models
 
     @property
     def place(self) -> SiteRecord:
@@ -255,7 +257,7 @@ class CallRecord:
         for name, nbytes in self.copied.items():
             what = f"`{name}`, {size(nbytes)} of NumPy arrays"
             yield f"each call of {clean(self.function)} copies {what}, to the device"
-            yield "fix: `jax.device_put` it once, if nothing writes to it later"
+            yield "fix: `jax.device_put` them once, if nothing writes to them later"
 
 
 @dataclasses.dataclass

@@ -12,12 +12,14 @@ from typing import Final, NamedTuple
 
 from leafwise._findings.findings import ProgramEvents, busy
 from leafwise._findings.reasons import Fix, grouped
-from leafwise._findings.records import CallsRecord, LevelRecord, SiteRecord
+from leafwise._findings.records import CallsRecord, LevelRecord, SiteRecord, line_of
 from leafwise._findings.words import count, duration
 
 _MOST: Final = 0.8  # of the seconds of a pass, for the line that is followed
 _PAYS: Final = 0.6  # of the seconds of a pass that one `jit` takes, at most
-_IF: Final = "if it has no side effects and needs no values"
+_UNKNOWN: Final = 0.1  # of the seconds of a pass, in programs whose calls are not known, at most
+_MANY: Final = 10  # calls for each that compiles: one `jit` would trace them all
+_IF: Final = "if it has no side effects, needs no values, and may round differently"
 _CACHE: Final = "JAX's cache on disk takes the next run to about a fifth"
 
 
@@ -26,7 +28,15 @@ class Pass(NamedTuple):
 
     site: SiteRecord
     programs: list[ProgramEvents]
-    fixes: list[Fix]
+    fix: Fix
+
+
+class Counted(NamedTuple):
+    """What was seen in a run, besides the programs of a pass."""
+
+    jitted: list[list[LevelRecord]]  # around the compiles of jitted functions
+    calls: list[CallsRecord]
+    runs: dict[str, int]  # of lines and functions, after the first that compiled
 
 
 class _Region(NamedTuple):
@@ -44,17 +54,14 @@ class _Region(NamedTuple):
         level = levels[depth]
         return level.function == self.function and self.place in (None, level.place)
 
+    @property
+    def is_loop(self) -> bool:
+        starts = "for ", "while ", "async for "
+        return self.place is not None and self.place.text.startswith(starts)
 
-def passes(
-    programs: list[ProgramEvents],
-    jitted: list[list[LevelRecord]],
-    calls: list[CallsRecord],
-    least: float,
-) -> Iterator[Pass]:
-    """Yield the passes of at least so many seconds, with their fixes.
 
-    `jitted` has the levels around the compiles of jitted functions.
-    """
+def passes(programs: list[ProgramEvents], counted: Counted, least: float) -> Iterator[Pass]:
+    """Yield the passes of at least so many seconds, with their fixes."""
     programs = [program for program in programs if _levels(program)]
     if not programs or _seconds(programs) < least:
         return
@@ -70,19 +77,21 @@ def passes(
     places = grouped(inside, lambda program: _levels(program)[depth].place)
     largest = max(places, key=lambda place: _seconds(places[place]))
     levels = _levels(places[largest][0])
-    region = _Region([level.site for level in levels[:depth]], levels[depth].function, largest)
-    if _seconds(places[largest]) < _MOST * _seconds(inside):
-        region = region._replace(place=None)
-        if levels[depth].is_module or any(map(region.has, jitted)):
-            for several in places.values():
-                yield from passes(several, jitted, calls, least)
-            return
+    region = _Region([level.site for level in levels[:depth]], levels[depth].function, None)
+    is_split = _seconds(places[largest]) < _MOST * _seconds(inside)
+    if is_split and (levels[depth].is_module or any(map(region.has, counted.jitted))):
+        for several in places.values():
+            yield from passes(several, counted, least)
     else:
-        inside = places[largest]
-    inner = levels[depth + 1] if len(path) > depth + 1 else None
-    fixes = _fixes(region, inner, inside, jitted, calls)
-    if fixes:
-        yield Pass(region.place or levels[depth].site, inside, fixes)
+        if not is_split:
+            inside, region = places[largest], region._replace(place=largest)
+        inner = levels[depth + 1] if len(path) > depth + 1 else None
+        if _seconds(inside) >= least:
+            fix = _fix(region, inner, inside, counted)
+            yield Pass(region.place or levels[depth].site, inside, fix)
+    known = set(map(id, inside))
+    rest = [program for program in programs if id(program) not in known]
+    yield from passes(rest, counted, least)
 
 
 def _path(programs: list[ProgramEvents]) -> list[list[ProgramEvents]]:
@@ -103,43 +112,51 @@ def _path(programs: list[ProgramEvents]) -> list[list[ProgramEvents]]:
     return path
 
 
-def _fixes(
+def _fix(
     region: _Region,
     inner: LevelRecord | None,
     programs: list[ProgramEvents],
-    jitted: list[list[LevelRecord]],
-    calls: list[CallsRecord],
-) -> list[Fix]:
+    counted: Counted,
+) -> Fix:
     depth, seconds = len(region.callers), busy(each for one in programs for each in one.events)
-    calls = [call for call in calls if region.has(call.levels)]
+    calls = [call for call in counted.calls if region.has(call.levels)]
     share, light, shared = _one_jit(programs, calls)
     takers = {level for program in programs for level in _levels(program)[depth:] if level.reads}
     reads = [call.levels[depth:] for call in calls if not call.maker]
     if share is None:
-        return []
-    if not (takers or reads or any(map(region.has, jitted))):
-        if share <= _PAYS:
-            about = f"{seconds * max(share, 0.25):.2g} s"
-            words = f"{_whole(region)}, {_IF}: {{}} to about {{}}"
-            return [Fix(words, names=(duration(seconds), about))]
-        return [Fix(f"leave it: {shared}{_CACHE}")] if shared else []
+        return Fix(_CACHE)
+    is_free, pays = not (takers or reads or any(map(region.has, counted.jitted))), share <= _PAYS
+    if is_free and pays and _calls_each(region, programs, counted.runs) < _MANY:
+        about = f"{seconds * max(share, 0.25):.2g} s"
+        words = f"{_whole(region, programs)}, {_IF}: {{}} to about {{}}"
+        return Fix(words, names=(duration(seconds), about))
     is_read = any(level.function != region.function for level in takers)
-    if inner is None or is_read or not light:
-        return []
-    if any(level.function == inner.function for levels in reads for level in levels):
-        return []
-    name = inner.function[1].rpartition(".")[2]
-    what = "this lambda" if name == "<lambda>" else f"`{name}`"
+    if inner is not None:
+        is_read |= any(level.function == inner.function for levels in reads for level in levels)
+    has_inner = inner is not None or (is_free and region.is_loop)
+    if (is_free and not pays) or is_read or not (light and has_inner):
+        return Fix(_CACHE if pays else f"leave it: {shared}{_CACHE}")
+    name = "" if inner is None else inner.function[1].rpartition(".")[2]
+    what = {"": "a function of the loop's body", "<lambda>": "this lambda"}.get(name, f"`{name}`")
     words = f"`jax.jit` {what}, {_IF}: about half"
     more = "; to jit all of it, return the values that are read here, and read them later"
-    return [Fix(words + more * bool(reads))]
+    return Fix(words + more * bool(reads))
 
 
-def _whole(region: _Region) -> str:
+def _calls_each(region: _Region, programs: list[ProgramEvents], runs: dict[str, int]) -> float:
+    """Return how often the lines run in the pass, for each run in which they compiled."""
+    lines = grouped(programs, lambda program: line_of(program.first.site))
+    compiled = sum(len({one.explained.run for one in several}) for several in lines.values())
+    passes = 1 + runs.get(":".join(region.function), 0)
+    return sum(1 + runs.get(line, 0) for line in lines) / compiled / passes
+
+
+def _whole(region: _Region, programs: list[ProgramEvents]) -> str:
+    builders = {level.builder for program in programs for level in _levels(program)}
+    jit = "eqx.filter_jit" if "equinox" in builders else "jax.jit"
     if region.place is None:
-        return f"`jax.jit` all of `{region.function[1].rpartition('.')[2]}`"
-    is_loop = region.place.text.startswith(("for ", "while ", "async for "))
-    return f"put this {'loop' if is_loop else 'line'} into a function and `jax.jit` that"
+        return f"`{jit}` all of `{region.function[1].rpartition('.')[2]}`"
+    return f"put this {'loop' if region.is_loop else 'line'} into a function and `{jit}` that"
 
 
 def _one_jit(
@@ -160,13 +177,20 @@ def _one_jit(
     made, called = Counter(event.maker for event in heavy), Counter[str]()
     for call in calls:
         called[call.maker] += call.number
-    if any(event.heavy is None for event in compiles) or not made.keys() <= called.keys():
+    del called[""]  # reads
+    unknown = (
+        one for one in compiles if one.heavy is None or (one.heavy and not called[one.maker])
+    )
+    if sum(event.seconds for event in unknown) > _UNKNOWN * total:
         return None, False, ""
     reuse = {maker: called[maker] / number for maker, number in made.items()}
-    weighted = sum(event.seconds * max(1.0, reuse[event.maker]) for event in heavy)
-    again = weighted * max(0.0, 1 - 3 * unit * len(heavy) / slow) if heavy else 0.0
+    copies = {
+        maker: max(1.0, reuse[maker]) * sum(event.seconds for event in several)
+        for maker, several in grouped(heavy, lambda event: event.maker).items()
+    }
+    again = sum(copies.values()) * max(0.0, 1 - 3 * unit * len(heavy) / slow) if heavy else 0.0
     share = (0.4 * light + again + 0.1 * (total - light - slow) + 2 * unit) / total
-    most = max(made, key=lambda maker: reuse[maker] * made[maker], default="")
+    most = max(copies, key=copies.__getitem__, default="")
     times, number = called[most], count(made[most], "program")
     shared = f"{times:,} calls of `{most}` share {number}, which one `jit` would compile for each; "
     return share, light > slow, shared if heavy and times >= 2 * made[most] else ""
@@ -185,4 +209,4 @@ def _function(depth: int, program: ProgramEvents) -> tuple[str, str]:
 
 
 def _seconds(programs: list[ProgramEvents]) -> float:
-    return sum(program.seconds for program in programs)
+    return sum(program.spent for program in programs)

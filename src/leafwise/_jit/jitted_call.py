@@ -220,8 +220,13 @@ def _needs_values(user: types.FrameType | None) -> bool:
 
 
 @functools.lru_cache(maxsize=1024)
-def takes_values(code: types.CodeType) -> bool:
-    """Return whether code reads values of arrays, or sets attributes of `self`, to be seen."""
+def takes_values(code: types.CodeType, *, built: bool = False) -> bool:
+    """Return whether code reads values of arrays, or sets attributes of `self`, to be seen.
+
+    The attributes of objects that are `built` in a `jit` are their own.
+    """
+    if built:
+        return not _VALUES.isdisjoint(code.co_names)
     is_range = "range" in code.co_names and not is_users_file(code.co_filename)
     if is_range or not _VALUES.isdisjoint(code.co_names):  # of a package, perhaps of an array
         return True

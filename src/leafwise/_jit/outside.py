@@ -83,7 +83,8 @@ class _Place:
     def __init__(self) -> None:
         self.programs: dict[Any, _OutsideProgram] = {}  # by inputs and results
         self.latest: _OutsideProgram | None = None  # the first one of the latest run
-        self.sizes = 1  # in a row
+        # In a row: how sizes changed, and whether a result was the next input.
+        self.changes: list[tuple[Any, bool]] = []
 
     def identify(
         self, program: _OutsideProgram, work: Work, *, keeps_first: bool
@@ -99,14 +100,23 @@ class _Place:
         return earlier
 
     def count_sizes(self, program: _OutsideProgram, *, is_any: bool) -> int:
-        """Return how many sizes in a row came before a program, if it is the first of its run."""
+        """Return how many sizes in a row came before a program, if it is the first of its run.
+
+        Only sizes that grow count, or `is_any`: others are of a fixed set, such as a model's.
+        """
         latest = self.latest
         if latest is not None and latest.run == program.run is not None:
             return 0
-        is_resized = latest is not None and _is_resized(latest, program, is_any=is_any)
-        number = self.sizes if is_resized else 0
-        self.latest, self.sizes = program, number + 1
-        return number
+        self.latest = program
+        if latest is None or not _is_resized(latest, program, is_any=is_any):
+            self.changes = []
+            return 0
+        fed = {*latest.results}.intersection(program.inputs).difference(latest.inputs)
+        self.changes.append((_steps(latest, program), bool(fed)))
+        steps = {step for step, _ in self.changes[-_FEW_SIZES:]}
+        fed_back = sum(is_fed for _, is_fed in self.changes)
+        grows = len(steps) == 1 or fed_back >= _MOST * len(self.changes)
+        return len(self.changes) if is_any or grows else 0
 
 
 class OutsideLog:
@@ -200,6 +210,8 @@ def _again(
 _FEW_SIZES: Final = 3
 """Fewer sizes than this are not a repeat: a training set and a test set."""
 
+_MOST: Final = 0.9  # of the runs of a line, whose result is the next one's input
+
 _BY_FUNCTION: Final = {"scan", "while_loop", "fori_loop", "cond", "switch"}
 """The calls whose traces JAX reuses, even outside `jit`, for a function that it has traced."""
 
@@ -269,6 +281,12 @@ def _is_resized(before: _OutsideProgram, after: _OutsideProgram, *, is_any: bool
     # Arrays created with a given shape do not count: they are parameters of some model.
     is_given = is_any or before.inputs != after.inputs
     return is_given and bool(changed) and all(starmap(_has_one_change, changed))
+
+
+def _steps(before: _OutsideProgram, after: _OutsideProgram) -> tuple[Any, ...]:
+    """Return the differences in the shapes of two programs."""
+    shapes = (tuple(getattr(aval, "shape", ()) for aval in pair) for pair in _pairs(before, after))
+    return tuple(tuple(n - m for m, n in zip(*pair, strict=False)) for pair in shapes)
 
 
 def _has_one_change(before: Any, after: Any) -> bool:

@@ -27,6 +27,7 @@ from leafwise.cli.program_recorder import writing_faults
 
 _LEAST_SECONDS: Final = 1e-3
 _LEAST_BYTES: Final = 2**20
+_WRAPPERS: Final = ("equinox._jit", "jax._src.traceback_util")
 
 
 class CallCosts:
@@ -44,7 +45,7 @@ class CallCosts:
         self._seen.add(key)
         record, arguments = CallRecord(event.name, SiteRecord.of(event.site)), _dynamic(call)
         _measure(record, arguments)
-        variables = frame.f_globals | locals_of(frame)
+        variables = _variables(frame)
         copied = dict[str, Any]()
         for argument in arguments:
             arrays = _arrays(argument)
@@ -57,7 +58,7 @@ class CallCosts:
     def _again(self, record: CallRecord, copied: dict[str, Any], frame: types.FrameType) -> None:
         """Record what the next run of the line costs, too."""
         with writing_faults(self._write, record.function):
-            variables = frame.f_globals | locals_of(frame)
+            variables = _variables(frame)
             for name, before in copied.items():
                 arrays = _arrays(variables.get(name))
                 pairs = zip(before, arrays, strict=False)
@@ -70,10 +71,22 @@ class CallCosts:
                 self._write(call=to_json(record))
 
 
+def _variables(frame: types.FrameType) -> dict[str, Any]:
+    variables = frame.f_globals | locals_of(frame)
+    attributes = getattr(variables.get("self"), "__dict__", {})
+    return variables | {f"self.{name}": value for name, value in attributes.items()}
+
+
 def _dynamic(call: RunningCall) -> list[Any]:
+    """Return the arguments that are flattened; `eqx.filter_jit` passes on the parts of its own."""
     statics = StaticArguments(*call.statics)
     left_out = {*statics.resolved(len(call.args)), *statics.names}
-    every: dict[Any, Any] = {**dict(enumerate(call.args)), **call.kwargs}
+    args, kwargs, frame = call.args, call.kwargs, call.frame
+    while frame is not None and frame.f_globals.get("__name__") in _WRAPPERS:
+        if frame.f_code.co_name == "__call__":
+            args, kwargs, left_out = frame.f_locals["args"], frame.f_locals["kwargs"], set()
+        frame = frame.f_back
+    every: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     return [value for key, value in every.items() if key not in left_out]
 
 

@@ -75,6 +75,7 @@ class _Program(threading.local):
     """The program that a thread is compiling."""
 
     seconds: float = 0.0
+    began: float = 0.0  # the CPU time of the process at the end of the lowering
     lowered: tuple[Event, EventRecord] | None = None
     describe: Callable[[], FirstCompile] | None = None
     read: tuple[LoweredRecord | None, str | None] = None, None
@@ -102,8 +103,11 @@ class ProgramRecorder:
     def note(self, event: Event, record: EventRecord) -> None:
         """Handle an event of this thread; add operations to the record of a long compile."""
         here = self._here
-        here.seconds += event.seconds
+        if event.kind is EventKind.COMPILE:
+            record.cpu = min(time.process_time() - here.began, event.seconds)
+        here.seconds += event.seconds if record.cpu is None else record.cpu
         if event.kind is EventKind.LOWERING:  # JAX has chosen its devices
+            here.began = time.process_time()
             if event.seconds >= _SMALL and shows_lines():
                 here.lowered = event, record
             here.is_eager, here.is_heavy = event.eager, None

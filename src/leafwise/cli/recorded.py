@@ -22,6 +22,7 @@ from leafwise._findings.records import (
     ProgramRecord,
     StaleCaptureRecord,
     WrongRecord,
+    shortened,
 )
 from leafwise._findings.report import Report
 
@@ -45,6 +46,7 @@ class Record(TypedDict, total=False):
     audited: AuditRecord
     call: CallRecord
     calls: list[CallsRecord]
+    runs: dict[str, int]
     process: ProcessRecord
     program: ProgramRecord
     left_out: dict[str, str]
@@ -123,6 +125,10 @@ def make_report(
     costs = [record for process in processes for record in process.every("call")]
     of_processes, programs = _programs(processes, began)
     calls = [one for process in processes for several in process.every("calls") for one in several]
+    runs = Counter[str]()
+    for process in processes:
+        for of_process in process.every("runs"):
+            runs.update({shortened(line): number for line, number in of_process.items()})
     return Report(
         version=VERSION,
         leafwise=metadata.version("leafwise"),
@@ -141,7 +147,7 @@ def make_report(
         ],
         findings=findings(events),
         expected=expected_repeats(events),
-        first=first_findings(events, calls),
+        first=first_findings(events, calls, runs),
         calls=list({(cost.function, cost.site): cost for cost in costs}.values()),
         left_out={name: part for record in lost for name, part in record.items()},
         audit=_audit(processes),

@@ -23,10 +23,11 @@ from leafwise._objects.source.call_site import (
     inner_frame,
     is_users_file,
     position_of,
+    runs_of_lines,
     start_of,
     watch_calls,
 )
-from leafwise._objects.source.loops import loops_around
+from leafwise._objects.source.loops import Loop, loops_around
 
 _ARRAY: Final[Any] = getattr(inside("array"), "ArrayImpl", jax.Array)
 _READERS: Final = (
@@ -51,7 +52,7 @@ class CallCounts:
         for name in _READERS:
             if (code := getattr(getattr(_ARRAY, name, None), "__code__", None)) is not None:
                 watch_calls(code, functools.partial(self._count, ""))
-        frame = _maker(record.levels) if record.heavy else None
+        frame = _maker() if record.heavy else None
         if frame is not None:
             record.maker = frame.f_code.co_qualname.partition(".<")[0]
             count = functools.partial(self._count, record.maker)
@@ -63,6 +64,8 @@ class CallCounts:
         rows = [CallsRecord(maker, [*at], n) for (maker, at), n in self._numbers.items()]
         if rows:
             write(calls=to_json(rows))
+        if runs := runs_of_lines():
+            write(runs=runs)
 
     def _count(self, maker: str, frame: types.FrameType) -> None:
         self._totals[maker] += 1
@@ -70,10 +73,10 @@ class CallCounts:
             self._numbers[maker, tuple(levels_of(frame))] += 1
 
 
-def _maker(levels: list[LevelRecord]) -> types.FrameType | None:
+def _maker() -> types.FrameType | None:
     """Return the frame whose calls are the calls of a program that is compiled now, or None.
 
-    It is the innermost one of JAX that is not about compiling, or the user's outside loops.
+    It is the innermost one of JAX that is not about compiling, or another one outside loops.
     """
     frame = inspect.currentframe()
     while frame is not None:
@@ -82,8 +85,7 @@ def _maker(levels: list[LevelRecord]) -> types.FrameType | None:
             if module.split(".")[2] not in _MACHINERY:
                 return frame
         elif inner_frame(frame) is frame:
-            is_once = is_users_file(frame.f_code.co_filename) and levels[-1].loop is None
-            return frame if is_once else None
+            return frame if _loop_around(frame) is None else None
         frame = frame.f_back
     return None
 
@@ -107,16 +109,36 @@ def levels_of(frame: types.FrameType | None) -> list[LevelRecord]:
             user = outer
             levels.append(_level(user))
         elif user is not None and not {"jax", "jnp"}.isdisjoint(outer.f_globals):
-            if any(takes_values(inner.f_code) for inner in frames[at:]):
-                levels[-1] = dataclasses.replace(levels[-1], reads=True)
+            builder = _builder(outer)
+            # The code of a builder itself sets attributes, but reads no values.
+            inside = [inner for inner in frames[at:] if not builder or _builder(inner) != builder]
+            reads = any(takes_values(inner.f_code, built=bool(builder)) for inner in inside)
+            reads |= levels[-1].reads or builder == "nnx"
+            levels[-1] = dataclasses.replace(levels[-1], reads=reads, builder=builder)
             break
     return levels
 
 
+_BUILDERS: Final = frozenset({"equinox", "flax", "haiku", "nnx"})
+"""Packages whose modules a `jit` can build, but for flax's `nnx`, which counts in its `Rngs`."""
+
+
+def _builder(frame: types.FrameType) -> str:
+    package, _, rest = str(frame.f_globals.get("__name__")).partition(".")
+    package = "nnx" if rest.startswith("nnx") else package
+    return package if package in _BUILDERS else ""
+
+
 def _level(frame: types.FrameType) -> LevelRecord:
-    code, (line, column, *_) = frame.f_code, position_of(frame) or [frame.f_lineno, 0]
-    loop = next(iter(loops_around(code.co_filename, line, column, calls=False)), None)
+    code, loop = frame.f_code, _loop_around(frame)
     lines = (frame.f_lineno, loop.line if loop else frame.f_lineno)
     sites = (Site(code.co_filename, number, code.co_qualname) for number in lines)
     site, outer = (SiteRecord(*each, each.text) for each in sites)
-    return LevelRecord(site, outer if loop else None, start_of(frame), takes_values(code))
+    # A line outside functions and loops may stand beside others that read values.
+    reads = takes_values(code) and (code.co_name != "<module>" or loop is not None)
+    return LevelRecord(site, outer if loop else None, start_of(frame), reads)
+
+
+def _loop_around(frame: types.FrameType) -> Loop | None:
+    line, column, *_ = position_of(frame) or [frame.f_lineno, 0]
+    return next(iter(loops_around(frame.f_code.co_filename, line, column, calls=False)), None)

@@ -232,6 +232,16 @@ def start_of(frame: types.FrameType) -> int | None:
     return _count(frame.f_code, _START) if _take_tool() else None
 
 
+def runs_of_lines() -> dict[str, int]:
+    """Return how often each of the user's lines and functions ran since it was asked about."""
+    return {
+        f"{code.co_filename}:{line or code.co_qualname}": number
+        for code, runs in _counted.values()
+        if is_users_file(code.co_filename)
+        for line, number in runs.items()
+    }
+
+
 def watch_calls(code: types.CodeType, on_call: Callable[[types.FrameType], None]) -> bool:
     """Call `on_call` with the frame of each later call of a function; return whether it is new."""
     if not _take_tool() or id(code) in _watched:
