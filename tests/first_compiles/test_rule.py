@@ -79,7 +79,7 @@ def test_every_marked_line_was_found() -> None:
 def test_no_loop(name: str) -> None:
     """The program has no loop to name; the lines with most operations are those of the file."""
     origins = origins_of(*ROLLED[name])
-    assert {origin.kind for origin in origins} <= {"line"}
+    assert {origin.kind for origin in origins} <= {"copies" if name == "many_places" else "line"}
     assert not any(origin.fix for origin in origins)
     assert sum(origin.share for origin in origins) <= 1
 

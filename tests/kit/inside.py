@@ -1,6 +1,6 @@
 """What tests know of the inside: the one door to `cli`, `_display` and `_jit`."""
 
-from leafwise._compare.fixes import Cause
+from leafwise._compare.fixes import BY_FAN_OUT, DRAWN_2D, Cause
 from leafwise._display import tables
 from leafwise._display.tables import annotations_of, cache_lines, html_page, print_report
 from leafwise._findings import first_compiles

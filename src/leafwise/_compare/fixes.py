@@ -13,6 +13,7 @@ import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum, member
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import jax
@@ -497,6 +498,22 @@ LAYER_LOOPS: Final = {
     "haiku": "`haiku.scan`, `haiku.dynamic_unroll` or `haiku.layer_stack`",
 }
 """The loops of the libraries whose layers get their parameters behind the scenes."""
+
+
+def fix_of_draws(package: Sequence[str]) -> Fix:
+    """Return the fix for random draws of three axes or more, by the files below user code."""
+    parts = {part for file in package for part in Path(file).parts}
+    if package and "flax" not in parts:
+        return Fix()  # whose layers may take no such function
+    is_layer = "linear.py" in parts  # or the user passes the function that draws
+    how = "pass a `kernel_init=` that draws" if is_layer else "draw"
+    same = f"the same numbers, unless `init` scales by fan_out, as {' and '.join(BY_FAN_OUT)} do"
+    return Fix(f"{how} 2-D: `{DRAWN_2D}` has {same}")
+
+
+DRAWN_2D: Final = "init(key, (math.prod(shape[:-1]), shape[-1])).reshape(shape)"
+BY_FAN_OUT: Final = ("glorot", "xavier")
+"""The initializers of JAX whose numbers depend on more than the last axis, and the size."""
 
 
 def fix_of_constants(names: Sequence[str]) -> Fix:

@@ -83,15 +83,16 @@ class Origin:
 
     Attributes:
         kind: ``"loop"``, ``"unroll"`` or the name of a function that calls another one
-            repeatedly; ``"constants"``; else ``"line"``.
+            repeatedly; ``"constants"``; ``"draws"``, random ones of three axes or more;
+            ``"copies"`` of one function; else ``"line"``.
         site: The line of user code.
         via: The line in a package that has the loop; empty for a loop in user code.
         share: The share of the operations that come from there.
         runs: How often the body, or the last function, was traced in one trace, over all
-            enclosing loops; 0 if that is not known.
+            enclosing loops; or the number of draws, or copies; 0 if that is not known.
         nbytes: The bytes of the constants.
         is_folded: Whether an operation has constants alone as operands: XLA computes it.
-        path: The functions of packages below the line: the first and the last.
+        path: The functions of packages below the line: the first and the last. Or what is copied.
         fix: What to do; false if nothing is known to help.
     """
 
@@ -141,6 +142,12 @@ class FirstCompile(ShownAsText):
             several = len({line.site for line in origins}) > 1
             lines = (f"{line.share:.0%} from {line.where(several=several)}" for line in origins)
             return f"of {operations}, {', '.join(lines)}"
+        if origin.kind == "draws":
+            draws = count(origin.runs, "random draw")
+            return f"{origin.share:.0%} of {operations} are from {draws} of three axes or more"
+        if origin.kind == "copies":
+            copies = f"`{clean(origin.path)}`, inlined {origin.runs:,} times"
+            return f"{origin.share:.0%} of {operations} are from {copies}"
         called = "this call with `unroll=`" if origin.kind == "unroll" else f"`{origin.kind}` here"
         what = "this loop" if origin.kind == "loop" else called
         times = f"which ran {origin.runs:,} times in one trace"

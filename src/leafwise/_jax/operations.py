@@ -35,6 +35,13 @@ class Statement(NamedTuple):
     # The primitive, its direction and the operation; empty for operations that JAX's own functions
     # and derivative rules created, whose number says nothing about user code.
     label: str = ""
+    draw: str = ""  # the function of `jax.random` that created them, outside `vmap`
+    is_deep: bool = False  # whether that drew an array of three axes or more
+
+
+DRAWS: Final = ("normal", "truncated_normal", "uniform")
+_DRAW: Final = re.compile(rf"_({'|'.join(DRAWS)})(_\d+)?")
+"""The functions of modules that draw random numbers, one for each shape."""
 
 
 class Operations(NamedTuple):
@@ -45,6 +52,9 @@ class Operations(NamedTuple):
     constants: Mapping[Frames, int]  # in bytes
     stack: Collection[tuple[str, int]] = ()  # files and lines around the call of the function
     is_folded: bool = False  # whether an operation has a large constant, and constants alone
+    # Whether the numbers of a draw depend on its shape by their order alone: a reshaped draw of two
+    # axes has the same ones. So it is with `jax_threefry_partitionable`, the default.
+    is_flat: bool = False
 
     def depth(self, frames: Frames) -> int:
         """Return how many of some frames are inside the jitted function."""
@@ -63,20 +73,22 @@ class Operations(NamedTuple):
 def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Operations:
     """Count the operations of a StableHLO module by the code that created them, in 5 us each."""
     reader = _LocationReader()
-    constants, is_folded = Counter[Frames](), False
+    constants, is_folded, is_flat = Counter[Frames](), False, False
     own: dict[str, Counter[tuple[Statement, Any]]] = {}
-    calls: dict[str, Counter[tuple[Frames, str]]] = {}
+    calls: dict[str, Counter[tuple[Statement, str]]] = {}
     with module.context:
         for function in module.body.operations:
             name = str(function.attributes["sym_name"].value)
             own[name], calls[name] = Counter(), Counter()
-            for (location, operation, callee, kind), number in reader.walk(function):
+            for (location, operation, callee, draw, kind), number in reader.walk(function):
                 frames, primitive, is_rule = reader.read(location)
                 is_rule |= operation in ("func.func", "func.return", "stablehlo.constant")
-                statement = Statement(frames, "" if is_rule else f"{primitive} {operation}")
+                label = "" if is_rule else f"{primitive} {operation}"
+                statement = Statement(frames, label, draw, bool(draw) and _is_deep(kind))
                 own[name][statement, kind] += number
                 if callee:
-                    calls[name][frames, callee] += number
+                    calls[name][statement, callee] += number
+                    is_flat |= callee.startswith("threefry2x32") and _is_deep(kind)
                 if operation == "stablehlo.constant":
                     constants[frames] += number * _nbytes(kind)
             is_folded |= any(map(_is_folded, reader.large))
@@ -85,18 +97,21 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
     @functools.cache
     def expanded(name: str) -> Counter[tuple[Statement, Any]]:
         counts = Counter(own.get(name, {}))
-        for (frames, callee), number in calls.get(name, {}).items():
+        for (call, callee), number in calls.get(name, {}).items():
             for (statement, kind), times in expanded(callee).items():
-                joined = _joined(statement.frames, frames)
-                label = "" if joined == frames else statement.label  # a function of JAX
-                counts[Statement(joined, label), kind] += number * times
+                joined = _joined(statement.frames, call.frames)
+                if joined == call.frames:  # a function of JAX
+                    joined = call._replace(label="")
+                else:
+                    joined = statement._replace(frames=joined)
+                counts[joined, kind] += number * times
         return counts
 
     counts, alike = Counter[Statement](), dict[Statement, int]()
     for (statement, _), number in expanded("main").items():
         counts[statement] += number
         alike[statement] = max(number, alike.get(statement, 0))
-    return Operations(counts, alike, constants, stack, is_folded)
+    return Operations(counts, alike, constants, stack, is_folded, is_flat)
 
 
 LARGE_BYTES: Final = 1 << 20  # constants of at least this many bytes are reported
@@ -128,6 +143,16 @@ def _is_constant(operand: Any) -> bool:
     return getattr(operand.owner, "name", "") == "stablehlo.constant"  # or it is of a block
 
 
+def _is_deep(kind: Any) -> bool:
+    return len(kind.shape) > 2  # noqa: PLR2004
+
+
+def _draw(call: Any, callee: str) -> str:
+    """Return the function of `jax.random` that is called with one key of threefry, or ""."""
+    found = _DRAW.fullmatch(callee)
+    return found[1] if found and call.operands[0].type.shape == [2] else ""
+
+
 def _nbytes(kind: Any) -> int:
     bits = re.search(r"\d+", str(kind.element_type))
     return int(math.prod(kind.shape)) * max(1, int(bits[0]) // 8 if bits else 1)
@@ -142,8 +167,8 @@ class _LocationReader:
         self.large: list[Any] = []  # the constants of the function that was walked last
 
     def walk(self, function: Any) -> Any:
-        """Return the operations in a function, counted by location, name, callee and type."""
-        counts = Counter[tuple[Any, str, str, Any]]()
+        """Return the operations in a function, counted by location, name, callee, draw and type."""
+        counts = Counter[tuple[Any, str, str, str, Any]]()
 
         def count(operation: Any) -> Any:
             name, results, location = operation.name, operation.results, operation.location
@@ -151,7 +176,9 @@ class _LocationReader:
             self._locations.setdefault(location.attr, location)
             if name == "stablehlo.constant" and _nbytes(results[0].type) >= LARGE_BYTES:
                 self.large.append(results[0])
-            counts[location.attr, name, callee, results[0].type if len(results) else None] += 1
+            draw = _draw(operation, callee) if callee else ""
+            kind = results[0].type if len(results) else None
+            counts[location.attr, name, callee, draw, kind] += 1
             return ir.WalkResult.ADVANCE
 
         function.operation.walk(count, ir.WalkOrder.PRE_ORDER)

@@ -1,4 +1,4 @@
-"""Where the operations of a program come from: an unrolled loop, constants, or a few lines.
+"""Where the operations of a program come from: random draws, an unrolled loop, and so on.
 
 JAX traces the body of an unrolled loop once for each run, so the number of runs is how often most
 primitives in the body occur, each counted at one piece of code. If at least two occur once more,
@@ -8,11 +8,11 @@ it is one more, as the first run may lack derivatives.
 import heapq
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from leafwise._compare.fixes import LAYER_LOOPS, fix_of_loop
+from leafwise._compare.fixes import LAYER_LOOPS, fix_of_draws, fix_of_loop
 from leafwise._findings.records import FirstCompile, Origin, SiteRecord, place
 from leafwise._jax.compiles import module_of, shows_lines
 from leafwise._jax.operations import (
@@ -26,6 +26,7 @@ from leafwise._objects.source.call_site import Site, is_users_file
 from leafwise._objects.source.loops import Loop, loops_around
 
 _LEAST_RUNS: Final = 8
+_LEAST_COPIES: Final = 4
 
 _MANY: Final = 500
 """Fewer operations than these are not what takes XLA long if it folds constants: it was measured to
@@ -51,12 +52,12 @@ def first_compile(lowered: Any, site: Site | None = None) -> FirstCompile | None
 
 
 def describe_operations(operations: Operations) -> FirstCompile:
-    constants, origins = list(_constants(operations)), list(_loops(operations))
-    if not operations.is_folded:
-        return FirstCompile(operations.total, [*(origins or _lines(operations)), *constants])
-    if operations.total >= _MANY:
-        origins = origins or list(_lines(operations))
-    return FirstCompile(operations.total, [*constants, *origins])
+    constants = list(_constants(operations))
+    origins = list(_deep_draws(operations)) or list(_loops(operations))
+    if not operations.is_folded or operations.total >= _MANY:
+        origins = origins or list(_copies(operations)) or list(_lines(operations))
+    several = [*constants, *origins] if operations.is_folded else [*origins, *constants]
+    return FirstCompile(operations.total, several)
 
 
 def _constants(operations: Operations) -> Iterator[Origin]:
@@ -64,6 +65,58 @@ def _constants(operations: Operations) -> Iterator[Origin]:
         largest = max(operations.constants, key=lambda frames: operations.constants[frames])
         site, nbytes = SiteRecord.of(_users_site(largest)), operations.nbytes
         yield Origin("constants", site, nbytes=nbytes, is_folded=operations.is_folded)
+
+
+def _deep_draws(operations: Operations) -> Iterator[Origin]:
+    """Yield the random draws of three axes or more, if at least half of the operations are theirs.
+
+    XLA for CPU is slow to compile their nested loops: a draw takes it as long as several of two
+    axes, at any size.
+    """
+    draws = {statement for statement in operations.counts if statement.is_deep}
+    total = sum(operations.counts[statement] for statement in draws)
+    if operations.is_flat and 2 * total >= operations.total:
+        frames = max(draws, key=lambda draw: operations.counts[draw]).frames
+        inside = frames[: operations.depth(frames)]
+        yield Origin(
+            "draws",
+            SiteRecord.of(_users_site(inside)),
+            share=total / operations.total,
+            runs=sum(operations.counts[draw] for draw in draws if draw.label),
+            fix=fix_of_draws([frame.file for frame in inside[: _package_depth(inside)]]),
+        )
+
+
+def _copies(operations: Operations) -> Iterator[Origin]:
+    """Yield the function whose copies have most operations, if at least half come from it.
+
+    That is a function of the user, or one of `jax.random`.
+    """
+    functions: dict[tuple[str, str], dict[Statement, int]] = {}
+    for statement in operations.counts:
+        inside = statement.frames[: operations.depth(statement.frames)]
+        for start, frame in enumerate(inside):
+            if frame.function[:1] != "<" and is_users_file(frame.file):
+                key = frame.file, frame.function  # in a recursion, its outermost call
+                functions.setdefault(key, {})[statement] = start
+        if statement.draw:
+            functions.setdefault(("", statement.draw), {})[statement] = -1
+    most = 0.0
+    found: list[Origin] = []
+    for (file, function), starts in functions.items():
+        own = sum(operations.counts[statement] for statement in starts)
+        if 2 * own < operations.total:
+            continue
+        labelled = [operations.counts[draw] for draw in starts if draw.draw and draw.label]
+        # The number is not that of the calls if most of the function is in loops of its own.
+        runs = _calls(operations, starts, least=own / 2) if file else sum(labelled)
+        if runs >= _LEAST_COPIES and own * (1 - 1 / runs) > most:
+            most, share = own * (1 - 1 / runs), own / operations.total
+            largest = max(starts, key=lambda statement: operations.counts[statement])
+            site = SiteRecord.of(_users_site(largest.frames[starts[largest] + 1 :]))
+            name = _name(function) if file else f"jax.random.{function}"
+            found = [Origin("copies", site, path=name, share=share, runs=runs)]
+    yield from found
 
 
 def _lines(operations: Operations) -> Iterator[Origin]:
@@ -102,12 +155,17 @@ def _lines(operations: Operations) -> Iterator[Origin]:
         names = [_name(step[1]) for step in functions if step is not None and step[1][:1] != "<"]
         if names or site is not None:
             depth = len(functions) - (functions[-1:] == [None])
+            starts = {
+                statement: _package_depth(frames[: operations.depth(frames)]) - depth
+                for statement in statements.get(branch[: depth + 1], ())
+                for frames in [statement.frames]
+            }
             yield Origin(
                 "line",
                 SiteRecord.of(site),
                 path=" > ".join(dict.fromkeys((*names[:1], *names[-1:]))),
                 share=totals[branch] / operations.total,
-                runs=_calls(operations, statements.get(branch[: depth + 1], ()), depth),
+                runs=_calls(operations, starts) if depth else 0,
             )
 
 
@@ -121,20 +179,26 @@ def _package_depth(frames: Frames) -> int:
     return next((depth for depth, file in enumerate(files) if is_users_file(file)), len(frames))
 
 
-def _calls(operations: Operations, statements: Iterable[Statement], depth: int) -> int:
-    """Return how often a package's function, some frames below user code, was called; 0 if unknown.
+def _calls(operations: Operations, starts: Mapping[Statement, int], least: float = 0) -> int:
+    """Return how often a function was called, by the places of its frames; 0 if unknown.
 
-    What is in a loop of the function, or of those that it calls, is not counted.
+    What is in a loop of the function, or of those that it calls, is not counted: if `least`
+    operations are not left, the number is unknown.
     """
     calls: dict[Frames, dict[Statement, int]] = {}
-    for statement in statements:
-        frames = statement.frames
-        start = _package_depth(frames[: operations.depth(frames)]) - depth
-        counts = calls.setdefault(frames[start + 1 :], {})
-        if next(_loops_of(frames[: start + 1]), None) is None:
+    for statement, start in starts.items():
+        inside = statement.frames[: operations.depth(statement.frames)]
+        counts = calls.setdefault(inside[start + 1 :], {})
+        if next(_loops_of(inside[: start + 1]), None) is None:
             counts[statement] = operations.counts[statement]
-    numbers = [_runs(counts) for counts in calls.values()] if depth else []
-    return sum(numbers) if all(numbers) else 0
+    number = left = 0
+    for around, counts in calls.items():
+        runs = _runs(counts)
+        # Without a loop around the call, a loop that is not seen may be in the function.
+        if runs == 0 or (runs > 1 and next(_loops_of(around, calls=True), None) is None):
+            return 0
+        number, left = number + runs, left + sum(counts.values())
+    return number if left >= least else 0
 
 
 class _LoopOperations:
@@ -216,22 +280,22 @@ def _operations_by_loop(operations: Operations) -> dict[Loop, _LoopOperations]:
     return loops
 
 
-def _loops_of(frames: Frames) -> Iterator[tuple[int, Loop]]:
-    """Yield the loops around an operation, innermost first, with the depth of their frames."""
+def _loops_of(frames: Frames, *, calls: bool = False) -> Iterator[tuple[int, Loop]]:
+    """Yield the loops around an operation or a call, innermost first, with their frames' depth."""
     for depth, frame in enumerate(frames):
-        for loop in loops_around(*frame[:3], calls=depth > 0):
+        for loop in loops_around(*frame[:3], calls=calls or depth > 0):
             yield depth, loop
 
 
 def _runs(counts: Mapping[Statement, int]) -> int:
     primitives: dict[tuple[Frames, str], int] = {}  # each may lower to several operations
-    for (frames, label), number in counts.items():
-        if label:
-            key = frames, label.rpartition(" ")[0]
+    for statement, number in counts.items():
+        if statement.label:
+            key = statement.frames, statement.label.rpartition(" ")[0]
             primitives[key] = min(number, primitives.get(key, number))
     numbers = Counter(primitives.values())
     runs = max(numbers, key=lambda number: (numbers[number], -number), default=1)
-    runs += numbers[runs + 1] > 1
+    runs += runs > 1 and numbers[runs + 1] > 1
     fitting = [number for number in numbers if abs(math.remainder(number, runs)) <= 1]
     return runs if sum(numbers[number] for number in fitting) * 2 > numbers.total() else 0
 
