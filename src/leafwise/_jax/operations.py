@@ -5,7 +5,6 @@ that two calls on one line are distinct.
 """
 
 import functools
-import itertools
 import math
 import re
 from collections import Counter
@@ -58,8 +57,10 @@ class Operations(NamedTuple):
 
     def depth(self, frames: Frames) -> int:
         """Return how many of some frames are inside the jitted function."""
-        inside = itertools.takewhile(lambda frame: frame[:2] not in self.stack, frames)
-        return len(list(inside))
+        for depth, frame in enumerate(frames):
+            if frame[:2] in self.stack:
+                return depth
+        return len(frames)
 
     @property
     def total(self) -> int:
@@ -99,11 +100,9 @@ def read_operations(module: Any, stack: Collection[tuple[str, int]] = ()) -> Ope
         counts = Counter(own.get(name, {}))
         for (call, callee), number in calls.get(name, {}).items():
             for (statement, kind), times in expanded(callee).items():
-                joined = _joined(statement.frames, call.frames)
-                if joined == call.frames:  # a function of JAX
-                    joined = call._replace(label="")
-                else:
-                    joined = statement._replace(frames=joined)
+                frames = _joined(statement.frames, call.frames)
+                is_of_jax = frames == call.frames
+                joined = call._replace(label="") if is_of_jax else statement._replace(frames=frames)
                 counts[joined, kind] += number * times
         return counts
 

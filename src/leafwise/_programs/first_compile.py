@@ -95,7 +95,7 @@ def _copies(operations: Operations) -> Iterator[Origin]:
     functions: dict[tuple[str, str], dict[Statement, int]] = {}
     for statement in operations.counts:
         inside = statement.frames[: operations.depth(statement.frames)]
-        for start, frame in enumerate(inside):
+        for start, frame in enumerate(inside[:-1]):  # the last one is traced once
             if frame.function[:1] != "<" and is_users_file(frame.file):
                 key = frame.file, frame.function  # in a recursion, its outermost call
                 functions.setdefault(key, {})[statement] = start
