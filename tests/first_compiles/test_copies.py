@@ -20,6 +20,13 @@ HE = jax.nn.initializers.he_normal()
 DEEP = [SHAPE, (3, 8, 9), (3, 3, 16, 16)]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _leaves_no_traces() -> Any:
+    """JAX gives a function of its own the lines of the first program that traced it."""
+    yield
+    jax.clear_caches()
+
+
 def flat(init: Any, key: Any, shape: Any = SHAPE) -> Any:
     """Return what the fix draws."""
     return eval(DRAWN_2D, {"math": math}, {"init": init, "key": key, "shape": shape})  # noqa: S307
