@@ -14,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
-FAQ, SAYS, FIND = "how-to/faq/", "how-to/troubleshooting/", "how-to/find-recompiles/"
+FAQ = SAYS = "how-to/troubleshooting/"
+FIND = "how-to/find-recompiles/"
 SECOND, MUTATED = "explanation/reuse/", "how-to/mutated-statics/"
 MIGRATE = "how-to/migrate/"
 # Sections that answer questions.
