@@ -133,6 +133,7 @@ def test_what_cannot_be_done_is_said_first(run: Runner, arguments: list[str], wo
     assert "it ran" not in done.stdout
 
 
+@pytest.mark.nightly
 def test_the_page_on_an_error_of_jax(run: Runner) -> None:
     """The last line leads to it; of another error there is none."""
     for line in ("jax.jit(len)('a')", "raise TypeError('of the user')"):
@@ -194,7 +195,9 @@ LOST = {
 }
 
 
-@pytest.mark.parametrize("way", LOST)
+@pytest.mark.parametrize(
+    "way", [pytest.param(way, marks=[pytest.mark.nightly] * (way != "a full disk")) for way in LOST]
+)
 def test_a_gate_that_cannot_decide(run: Runner, leafwise: Check, way: str) -> None:
     """Where events could not be recorded, the report says so, and the gate fails."""
     lines, words = LOST[way]

@@ -417,13 +417,8 @@ CHANGES = {
 }
 
 
-AT_NIGHT = ("a function elsewhere", "what it calls")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(each, marks=[pytest.mark.nightly] * (each in AT_NIGHT)) for each in CHANGES],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", CHANGES)
 def test_no_answer_becomes_stale(run: Runner, name: str) -> None:
     """What reads a value that changes stays in the loop; the rest moves, if output is compared."""
     tables, rate, grow, printed = CHANGES[name]

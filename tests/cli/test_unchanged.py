@@ -63,7 +63,9 @@ ROW = "1         1  "
     ("wanted", "options", "environment"),
     [
         ((), (), {}),
-        (("-o", "report.json", "--output-format", "json"), (), {}),
+        pytest.param(
+            ("-o", "report.json", "--output-format", "json"), (), {}, marks=pytest.mark.nightly
+        ),
         pytest.param(("-q", "--output-format", "github"), (), {}, marks=pytest.mark.nightly),
         pytest.param(("--captures",), (), {}, marks=pytest.mark.nightly),
         pytest.param(("--audit", "--progress"), (), {}, marks=pytest.mark.nightly),
@@ -355,6 +357,7 @@ import mine
 """
 
 
+@pytest.mark.nightly
 def test_nothing_in_the_folder_of_records_is_run(run: Runner) -> None:
     """Texts and options that others put there are neither imported nor read."""
     (run.folder / "records").mkdir()
