@@ -83,20 +83,23 @@ def test_programs_of_one_cause_are_one_finding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("origins", "seconds", "number"),
+    ("origins", "seconds", "total", "number"),
     [
-        ((LOOP,), 1.5, 1),
-        ((LOOP,), 0.99, 0),
-        ((Origin("line", site(), share=0.5),), 4.9, 0),
-        ((Origin("line", site(), share=0.5), Origin("line", site(50), share=0.2)), 5.1, 1),
-        ((Origin("tree.map", site(), share=0.8, runs=300),), 4.9, 0),
-        ((Origin("tree.map", site(), share=0.8, runs=300),), 5.1, 1),
+        ((LOOP,), 1.5, 99, 1),
+        ((LOOP,), 0.99, 0.99, 0),
+        ((Origin("line", site(), share=0.5),), 4.9, 50, 0),
+        ((Origin("line", site(), share=0.5),), 4.9, 48, 1),
+        ((Origin("line", site(), share=0.5),), 0.99, 0.99, 0),
+        ((Origin("line", site(), share=0.5), Origin("line", site(50), share=0.2)), 5.1, 99, 1),
+        ((Origin("tree.map", site(), share=0.8, runs=300),), 4.9, 50, 0),
+        ((Origin("tree.map", site(), share=0.8, runs=300),), 5.1, 99, 1),
     ],
-    ids=["a loop", "a quick one", "lines", "long lines", "no fix", "no fix, and long"],
+    ids=["loop", "quick", "lines", "a tenth", "quick lines", "long lines", "no fix", "long"],
 )
-def test_from_how_many_seconds_on(origins: Any, seconds: float, number: int) -> None:
-    """From a second on where something is to be done; from five where nothing is."""
-    assert len(first_findings(program(*origins, seconds=seconds))) == number
+def test_from_how_many_seconds_on(origins: Any, seconds: float, total: float, number: int) -> None:
+    """From a second on where something is to be done; else from five, or a tenth of all."""
+    rest = event("compile", 100.0, total - seconds, name="others")
+    assert len(first_findings([*program(*origins, seconds=seconds), rest])) == number
 
 
 def test_lines_are_one_finding() -> None:
@@ -114,6 +117,10 @@ def test_functions_of_a_package() -> None:
     (text,) = headlines(program(found, once))
     shares = "80% from `simulate > contact` (30 times), 10% from `solve`"
     assert text.endswith(f"of its 5,532 operations, {shares}")
+    for origin, is_cause in ((found, True), (once, False)):
+        (finding,) = first_findings(program(origin))
+        assert finding.has_cause is is_cause
+    assert not first_findings(program(found, name="contact"))[0].has_cause
     (text,) = headlines(program(found, Origin("line", site(5), share=0.1)))
     assert text.endswith("(30 times) at churn.py:4, 10% from churn.py:5")
 

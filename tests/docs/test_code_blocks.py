@@ -160,7 +160,7 @@ def test_each_error_of_jax_leads_to_its_section(monkeypatch: pytest.MonkeyPatch)
     run_page(page, monkeypatch)
     lines = page.read_text(encoding="utf-8").splitlines()
     for number, link in LINKS:
-        heading = next(line[3:] for line in lines[number::-1] if line.startswith("## "))
+        heading = next(line[4:] for line in lines[number::-1] if line.startswith("### "))
         section = re.sub(r"[^\w-]+", "-", re.sub(r"[^\w\s-]", "", heading)).lower()
         assert link.endswith(f"/how-to/troubleshooting/#{section}")
     assert {link.rpartition("#")[2] for _, link in LINKS} == set(SECTIONS)

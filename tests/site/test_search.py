@@ -14,7 +14,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 SITE = ROOT / "site"
-FAQ, SAYS, FIND = "how-to/faq/", "how-to/troubleshooting/", "how-to/find-recompiles/"
+FAQ = SAYS = "how-to/troubleshooting/"
+FIND = "how-to/find-recompiles/"
 SECOND, MUTATED = "explanation/reuse/", "how-to/mutated-statics/"
 MIGRATE = "how-to/migrate/"
 # Sections that answer questions.
@@ -55,7 +56,8 @@ WEAK = (f"{FAQ}#weak-type", f"{SECOND}#weak-types", f"{FAQ}#why-does-the-second-
 OPTIMIZERS = (f"{FAQ}#why-does-a-rebuilt", f"{FIND}#a-rebuilt", "explanation/keys/#functions-and")
 CARRY = ("how-to/stable-carry/", *WEAK, METADATA)
 COSTS = (f"{FIND}#what-each-call", "explanation/speed/", "explanation/keys/#comparison-is-paid")
-UNROLLED = (*FIRST, LOOPS)
+PAYS = f"{FAQ}#does-scan-pay"
+UNROLLED = (*FIRST, LOOPS, PAYS)
 AUX_DATA = ("explanation/keys/", "explanation/captured/", "tutorial/first-class/")
 IS_LEAF = (f"{FAQ}#is_leaf", "how-to/trees/#is_leaf")
 METHOD = (f"{FAQ}#how-do-i-jit-a-method", "how-to/methods/")
@@ -256,7 +258,7 @@ UNSEEN: list[tuple[str, str, tuple[str, ...]]] = [
     ("restore TrainState from different checkpoint structures", "google/orbax#1904", RESTORED),
     ("restoring a checkpoint with orbax CheckpointManager fails", "google/flax#4521", RESTORED),
     ("deserialized TrainState fails in lax.cond", "google/flax#1429", RESTORED),
-    ("scan benefits apart from compilation time", "jax-ml/jax#1897", (LOOPS,)),
+    ("scan benefits apart from compilation time", "jax-ml/jax#1897", (LOOPS, PAYS)),
     ("execution time of scan fori_loop unrolled for", "jax-ml/jax#16611", (LOOPS,)),
     ("JAX never destroys compiled executables", "jax-ml/jax#16778", (HELD,)),
     ("backend_compile appears to leak memory", "jax-ml/jax#5531", LEAK),
@@ -306,14 +308,14 @@ def test_what_comes_first() -> None:
 
 
 def test_unseen_questions_are_answered() -> None:
-    """Of 40 questions, 31 are answered among the first three; the others lack a heading."""
+    """Of 40 questions, 36 are answered among the first three."""
     assert len(UNSEEN) == 40
     missed = [
         (question, answers()[question][:3])
         for question, _, wanted in UNSEEN
         if not any(place.startswith(wanted) for place in answers()[question][:3])
     ]
-    assert len(missed) <= 9, missed
+    assert len(missed) <= 4, missed
 
 
 def test_only_what_is_there_is_found() -> None:

@@ -23,7 +23,8 @@ from leafwise._findings.start_ups import Counted, passes
 from leafwise._findings.words import count, duration, paths_of, size
 
 MOST_FIRST: Final = 5
-_LEAST_PLAIN: Final = 5.0  # the same, in seconds, for a program without a fix
+_LEAST_PLAIN: Final = 5.0  # the same, in seconds, for a program without a fix,
+_LEAST_SHARE: Final = 0.1  # or this share of JAX's seconds
 
 
 class FirstFinding(Finding):
@@ -66,8 +67,14 @@ class FirstFinding(Finding):
 
     @property
     def has_cause(self) -> bool:
-        """Whether it says more than which lines the operations are from."""
-        return any(origin.kind != "line" for origin in self.origins) or bool(self.fixes())
+        """Whether it says more than which lines the operations are from.
+
+        It does if at least half come from functions of packages that it names.
+        """
+        known = {"", *self.names}
+        named = [one.share for one in self.origins if one.path.rpartition(" > ")[2] not in known]
+        is_line = all(origin.kind == "line" for origin in self.origins)
+        return not is_line or sum(named) >= 0.5 or bool(self.fixes())  # noqa: PLR2004
 
     def effect(self, tried: TriedRecord) -> str:
         after = duration(max(0.0, self.seconds - tried.saved))
@@ -115,6 +122,7 @@ def first_findings(
     known = {id(program.first) for finding in resized for program in finding.every}
     groups: dict[Any, tuple[list[ProgramEvents], list[Origin]]] = {}
     outside: dict[str, list[ProgramEvents]] = {}
+    plain = min(_LEAST_PLAIN, max(LEAST, _LEAST_SHARE * busy(events)))
     for program in programs_of(events):
         first, last = program.first, program.events[-1]
         if program.is_repeat or first.recreated or id(first) in again:
@@ -123,7 +131,7 @@ def first_findings(
         if last.first is not None and (program.spent >= LEAST or last.unfinished):
             for origins in last.first.grouped():
                 origin = (*origins, Origin("line", first.site))[0]
-                is_long = program.spent >= _LEAST_PLAIN and not has_levels
+                is_long = program.spent >= plain and not has_levels
                 if origin.fix or is_long or last.unfinished:
                     key = origin.site, origin.via, origin.kind
                     groups.setdefault(key, ([], origins))[0].append(program)
