@@ -372,6 +372,14 @@ def demo(session: nox.Session) -> None:
 
 
 @nox.session(python=NEWEST, default=False)
+def pictures(session: nox.Session) -> None:
+    """Draw figures and pictures; `-- --record` measures the runs of the first one again."""
+    _install(session, "examples", project=".[cli]", pins=[])
+    for script in ("figures", "measured", "pictures"):
+        session.run("python", f"docs/{script}.py", *session.posargs)
+
+
+@nox.session(python=NEWEST, default=False)
 def bench(session: nox.Session) -> None:
     """Measure against other libraries; `-P 3.11` in front of `--` chooses the Python."""
     _install(session, "bench", project=".[cli]", pins=[])

@@ -1,8 +1,8 @@
 """Draw the pictures of README.md and docs/ from what the code does now.
 
-Run `python docs/pictures.py` and look at them; a test holds them to the current output. Times are
-those of a run that is kept next to the pictures: `python docs/pictures.py --record` makes one, of a
-commit and on a machine that does nothing else.
+Run `nox -s pictures` and look at them; a test holds them to the current output. Times are those of
+a run that is kept next to the pictures: `nox -s pictures -- --record` makes one, of a commit and on
+a machine that does nothing else.
 """
 
 import contextlib
@@ -98,7 +98,7 @@ def draw_check_warning() -> str:
     both = (CheckTarget(Params, "model.py:Params"), CheckTarget(Plain, "model.py:Plain"))
     options = CheckOptions(examples=2)  # enough for a picture
     run = CheckRun(tuple(check_class(each, options) for each in both))
-    console = _console()
+    console = _console(width=106)  # of its longest line
     _print_run(run, console)
     return _svg(console, "check-warning", "leafwise check model.py")
 
@@ -130,7 +130,7 @@ def draw_show() -> str:
         Dense(jnp.zeros((64, 256)), jnp.zeros(256)),
         Dense(jnp.zeros((256, 64)), jnp.zeros(64), act="tanh"),
     ]
-    console = _console()
+    console = _console(width=64)
     console.print(lw.show(Model(table, layers, table)))
     return _svg(console, "show", "rich.print(lw.show(model))")
 
@@ -143,28 +143,35 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def square(w, x):
-    return jnp.mean((x @ w - 1) ** 2)
+def mlp(weights, x):
+    for w in weights:
+        x = jnp.tanh(x @ w)
+    return x
+
+
+def mse(weights, x):
+    return jnp.mean((mlp(weights, x) - 1) ** 2)
 
 
 @functools.partial(jax.jit, static_argnames="loss")
-def step(w, batch, loss):
-    return w - 0.1 * jax.grad(loss)(w, batch)
+def step(w, x, loss):
+    return jax.tree.map(lambda w, g: w - 0.1 * g, w, jax.grad(loss)(w, x))
 
 
 @jax.jit
-def score(w, data):
-    return jnp.abs(data @ w - 1).mean()
+def score(w, x, n):  # rows after the first n are not counted
+    error = jnp.abs(mlp(w, x) - 1).mean(axis=1)
+    return error.sum(where=jnp.arange(len(x)) < n) / n
 
 
-w, data = np.zeros(3, "float32"), np.ones((160, 3), "float32")
-for epoch in range(1, 11):
-    w = step(w, data, loss=lambda w, x: square(w, x))
-    score(w, data[: 16 * epoch])
+w = [np.eye(32, dtype="float32")] * 4
+data = np.random.default_rng(0).random((160, 32), "float32")
+for n in range(16, 160, 16):
+    for _ in range(3):
+        w = step(w, data, loss=lambda w, x: mse(w, x))
+    error = score(w, data[:n], n)
 """
-FIXED = TRAIN.replace("loss=lambda w, x: square(w, x)", "loss=square").replace(
-    "data[: 16 * epoch]", "data"
-)
+FIXED = TRAIN.replace("loss=lambda w, x: mse(w, x)", "loss=mse").replace("data[:n]", "data")
 SCRIPTS = {"before": TRAIN, "after": FIXED}
 RUNS = IMAGES / "explain.json"
 """The runs of both scripts that the picture shows, and when, where and of what they were made."""
@@ -172,9 +179,7 @@ RUNS = IMAGES / "explain.json"
 
 def draw_explain() -> str:
     """Return the report on a script, its fix, and the report on the fixed script, as SVG."""
-    runs = json.loads(RUNS.read_text(encoding="utf-8"))
-    console = print_explained(*(_report(runs, name) for name in SCRIPTS))
-    return _svg(console, "explain", "leafwise explain train.py")
+    return _svg(print_explained(*recorded()), "explain", "leafwise explain train.py")
 
 
 def print_explained(before: Report, after: Report) -> Console:
@@ -200,7 +205,11 @@ def explained(code: str) -> Report:
 
 
 def record() -> None:
-    """Run both scripts, and keep what was measured."""
+    """Run both scripts, and keep what was measured.
+
+    Raises:
+        SystemExit: If what was kept would not give the reports as they were printed.
+    """
     commit = ["git", "rev-parse", "--short=12", "HEAD"]
     reports = {name: explained(code) for name, code in SCRIPTS.items()}
     runs = {
@@ -214,6 +223,16 @@ def record() -> None:
         for name, report in reports.items()
     }
     RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    pairs = print_explained(*reports.values()), print_explained(*recorded())
+    printed, drawn = (console.export_text() for console in pairs)
+    if printed != drawn:
+        raise SystemExit(f"the record gives another report:\n{printed}\n{drawn}")
+
+
+def recorded() -> list[Report]:
+    """Return the reports of the recorded runs."""
+    runs = json.loads(RUNS.read_text(encoding="utf-8"))
+    return [_report(runs, name) for name in SCRIPTS]
 
 
 def _report(runs: dict[str, Any], name: str) -> Report:
@@ -254,7 +273,9 @@ def _svg(console: Console, name: str, title: str) -> str:
         f'rect[fill="{LIGHT.background_color.hex}"] {{ fill: {DARK.background_color.hex} }}',
     ]
     block = "\n".join(["@media (prefers-color-scheme: dark) {", *rules, "}"])
-    return light.replace("</style>", f"{block}\n    </style>", 1)
+    light = light.replace("</style>", f"{block}\n    </style>", 1)
+    # It would cut the last line through its descenders.
+    return light.replace(f' clip-path="url(#{name}-clip-terminal)"', "")
 
 
 def _without_fonts(svg: str) -> str:
