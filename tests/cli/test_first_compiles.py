@@ -95,7 +95,7 @@ def test_a_start_up(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> No
         assert finding["programs"] >= 12
         words = "JAX's cache on disk takes the next run to about a fifth"
         if last == "out":
-            words = "put this line into a function and `jax.jit` that"
+            words = "put this line into a function of its arrays and `jax.jit` that"
         assert finding["fixes"][0].startswith(words)
 
 

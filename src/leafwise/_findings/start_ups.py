@@ -156,7 +156,8 @@ def _whole(region: _Region, programs: list[ProgramEvents]) -> str:
     jit = "eqx.filter_jit" if "equinox" in builders else "jax.jit"
     if region.place is None:
         return f"`{jit}` all of `{region.function[1].rpartition('.')[2]}`"
-    return f"put this {'loop' if region.is_loop else 'line'} into a function and `{jit}` that"
+    what = "loop" if region.is_loop else "line"
+    return f"put this {what} into a function of its arrays and `{jit}` that"
 
 
 def _one_jit(
