@@ -182,7 +182,9 @@ def calls(number: int, maker: str = "normal", *below: LevelRecord) -> CallsRecor
 
 
 IF = "if it has no side effects, needs no values, and may round differently"
-LOOP_FIX = f"put this loop into a function of its arrays and `jax.jit` that, {IF}: 3.30 s to about 1.4 s"
+LOOP_FIX = (
+    f"put this loop into a function of its arrays and `jax.jit` that, {IF}: 3.30 s to about 1.4 s"
+)
 INNER_FIX = f"`jax.jit` `quantize`, {IF}: about half"
 LATER = "; to jit all of it, return the values that are read here, and read them later"
 CACHE = "JAX's cache on disk takes the next run to about a fifth"
@@ -271,7 +273,9 @@ def test_two_passes() -> None:
         one.levels = [above[0], built] if one.levels[1] == above[1] else one.levels
         one.cpu = 0.001 if one.levels[1] != built else 0.06
     (finding,) = first_findings(events)
-    assert str(finding.fixes()[0]).startswith("put this line into a function of its arrays and `eqx.filter_jit`")
+    assert str(finding.fixes()[0]).startswith(
+        "put this line into a function of its arrays and `eqx.filter_jit`"
+    )
 
 
 def test_a_start_up_beside_a_step() -> None:
@@ -291,7 +295,9 @@ def test_a_start_up_beside_a_step() -> None:
     places = [finding.site and finding.site.line for finding in first_findings([*lines, step])]
     assert places == [15, 16]
     (finding,) = first_findings(lines)
-    assert str(finding.fixes()[0]).startswith(f"`jax.jit` all of `main`, {IF}: 3.00 s to about")
+    assert str(finding.fixes()[0]).startswith(
+        "put what `main` computes into a function of its arrays and `jax.jit` that"
+    )
     for one in lines:  # as before Python 3.12
         one.levels = [dataclasses.replace(each, start=None) for each in one.levels]
     assert not first_findings(lines)

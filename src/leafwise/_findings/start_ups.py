@@ -85,7 +85,7 @@ def passes(programs: list[ProgramEvents], counted: Counted, least: float) -> Ite
     else:
         if not is_split:
             inside, region = places[largest], region._replace(place=largest)
-        inner = levels[depth + 1] if len(path) > depth + 1 else None
+        inner = _levels(path[depth + 1][0])[depth + 1] if len(path) > depth + 1 else None
         if _seconds(inside) >= least:
             fix = _fix(region, inner, inside, counted)
             yield Pass(region.place or levels[depth].site, inside, fix)
@@ -136,9 +136,12 @@ def _fix(
     has_inner = inner is not None or (is_free and region.is_loop)
     if (is_free and not pays) or is_read or not (light and has_inner):
         return Fix(_CACHE if pays else f"leave it: {shared}{_CACHE}")
-    name = "" if inner is None else inner.function[1].rpartition(".")[2]
+    owner, _, name = ("", "", "") if inner is None else inner.function[1].rpartition(".")
     what = {"": "a function of the loop's body", "<lambda>": "this lambda"}.get(name, f"`{name}`")
-    words = f"`jax.jit` {what}, {_IF}: about half"
+    # `self` is not an argument of a jitted function.
+    is_method = owner and not owner.endswith("<locals>")
+    jit = _jit_of(f"what {what} computes") if is_method else f"`jax.jit` {what}"
+    words = f"{jit}, {_IF}: about half"
     more = "; to jit all of it, return the values that are read here, and read them later"
     return Fix(words + more * bool(reads))
 
@@ -154,10 +157,14 @@ def _calls_each(region: _Region, programs: list[ProgramEvents], runs: dict[str, 
 def _whole(region: _Region, programs: list[ProgramEvents]) -> str:
     builders = {level.builder for program in programs for level in _levels(program)}
     jit = "eqx.filter_jit" if "equinox" in builders else "jax.jit"
+    what = f"this {'loop' if region.is_loop else 'line'}"
     if region.place is None:
-        return f"`{jit}` all of `{region.function[1].rpartition('.')[2]}`"
-    what = "loop" if region.is_loop else "line"
-    return f"put this {what} into a function of its arrays and `{jit}` that"
+        what = f"what `{region.function[1].rpartition('.')[2]}` computes"
+    return _jit_of(what, jit)
+
+
+def _jit_of(what: str, jit: str = "jax.jit") -> str:
+    return f"put {what} into a function of its arrays and `{jit}` that"
 
 
 def _one_jit(
@@ -174,6 +181,7 @@ def _one_jit(
         for is_heavy in (False, True)
     )
     total = sum(each.seconds for program in programs for each in program.events)
+    traced = sum(busy(one.events[:-1]) for one in programs if one.events[-1].heavy)
     unit = light / max(1, len(compiles) - len(heavy))
     made, called = Counter(event.maker for event in heavy), Counter[str]()
     for call in calls:
@@ -190,7 +198,8 @@ def _one_jit(
         for maker, several in grouped(heavy, lambda event: event.maker).items()
     }
     again = sum(copies.values()) * max(0.0, 1 - 3 * unit * len(heavy) / slow) if heavy else 0.0
-    share = (0.4 * light + again + 0.1 * (total - light - slow) + 2 * unit) / total
+    rest = traced + 0.1 * (total - light - slow - traced)
+    share = (0.4 * light + again + rest + 2 * unit) / total
     most = max(copies, key=copies.__getitem__, default="")
     times, number = called[most], count(made[most], "program")
     shared = f"{times:,} calls of `{most}` share {number}, which one `jit` would compile for each; "

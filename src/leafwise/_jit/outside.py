@@ -317,7 +317,7 @@ def eager_call(
     name = "" if called is None else called.f_code.co_name
     is_direct = all(map(_is_in_jax, frames))
     unsized = _unsized(variables) if is_direct else ""
-    is_masked = is_direct and not unsized and any(_is_mask(frame.f_locals) for frame in inside[-3:])
+    is_masked = is_direct and not unsized and any(is_mask(frame.f_locals) for frame in inside[-3:])
     lines = hash(tuple((code.co_filename, frame.f_lineno) for frame, code in codes))
     values = dict(_functions(called, running)), dict(_operands(variables, name))
     return EagerCall(lines, name, *values, is_direct, is_masked, unsized)
@@ -395,7 +395,8 @@ def _unsized(variables: Mapping[str, Any]) -> str:
     return "size" if is_unsized else ""
 
 
-def _is_mask(variables: Mapping[str, Any]) -> bool:
+def is_mask(variables: Mapping[str, Any]) -> bool:
+    """Return whether a frame of JAX has an index of booleans."""
     index = variables.get("item", variables.get("idx"))
     indices = index if isinstance(index, tuple) else (index,)
     return any(str(getattr(index, "dtype", "")) == "bool" for index in indices)

@@ -18,6 +18,7 @@ from leafwise._findings.json import to_json
 from leafwise._findings.records import CallsRecord, EventRecord, LevelRecord, SiteRecord
 from leafwise._jax.compat import inside
 from leafwise._jit.jitted_call import takes_values
+from leafwise._jit.outside import is_mask
 from leafwise._objects.source.call_site import (
     Site,
     inner_frame,
@@ -25,6 +26,7 @@ from leafwise._objects.source.call_site import (
     position_of,
     runs_of_lines,
     start_of,
+    user_frame,
     watch_calls,
 )
 from leafwise._objects.source.loops import Loop, loops_around
@@ -52,6 +54,8 @@ class CallCounts:
         for name in _READERS:
             if (code := getattr(getattr(_ARRAY, name, None), "__code__", None)) is not None:
                 watch_calls(code, functools.partial(self._count, ""))
+        if (masked := _masked()) is not None:
+            self._count("", masked)
         frame = _maker() if record.heavy else None
         if frame is not None:
             record.maker = frame.f_code.co_qualname.partition(".<")[0]
@@ -71,6 +75,17 @@ class CallCounts:
         self._totals[maker] += 1
         if self._totals[maker] <= _MOST_CALLS:
             self._numbers[maker, tuple(levels_of(frame))] += 1
+
+
+def _masked() -> types.FrameType | None:
+    """Return the frame of JAX that reads a mask, as in `x[x > 0]`, for what is compiled now."""
+    frame = inspect.currentframe()
+    user = user_frame(frame)
+    while frame is not None and frame is not user:
+        if "getitem" in frame.f_code.co_name and is_mask(frame.f_locals):
+            return frame
+        frame = frame.f_back
+    return None
 
 
 def _maker() -> types.FrameType | None:
@@ -105,6 +120,8 @@ def levels_of(frame: types.FrameType | None) -> list[LevelRecord]:
     levels: list[LevelRecord] = []
     user = None
     for at, outer in enumerate(frames):
+        if outer.f_code.co_name == "<genexpr>":  # as a comprehension, it is part of a line
+            continue
         if is_users_file(outer.f_code.co_filename):
             user = outer
             levels.append(_level(user))
@@ -119,6 +136,7 @@ def levels_of(frame: types.FrameType | None) -> list[LevelRecord]:
     return levels
 
 
+_GENERATORS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_COROUTINE
 _BUILDERS: Final = frozenset({"equinox", "flax", "haiku", "nnx"})
 """Packages whose modules a `jit` can build, but for flax's `nnx`, which counts in its `Rngs`."""
 
@@ -136,6 +154,7 @@ def _level(frame: types.FrameType) -> LevelRecord:
     site, outer = (SiteRecord(*each, each.text) for each in sites)
     # A line outside functions and loops may stand beside others that read values.
     reads = takes_values(code) and (code.co_name != "<module>" or loop is not None)
+    reads |= bool(code.co_flags & _GENERATORS)  # a `jit` cannot stop at each `yield`
     return LevelRecord(site, outer if loop else None, start_of(frame), reads)
 
 
