@@ -37,15 +37,6 @@ class Model:
     def one(self, x):
         return jnp.roll(jnp.abs(x) * jnp.flip(x), 1).max()
 """
-TABLE = """\
-def table(n):
-    x = jnp.linspace(0, 1, n)
-    y = jnp.roll(jnp.flip(x), 1)
-    z = jnp.pad(y, 1) * jnp.arange(n + 2)
-    w = jnp.outer(z, x) - jnp.tile(x, 2).max()
-    return jnp.stack([w, w]).mean(0)
-table(7)
-"""
 BODY = "def body(h, x):\n    for _ in range({}): h = jnp.tanh(h @ h + x)\n    return h, None\n"
 SCAN = f"{BODY}jax.lax.scan(body, np.ones((3, 3)), np.ones((4, 3)))"
 PMAP = f"{BODY}jax.pmap(body)(np.ones((1, 3, 3)), np.ones((1, 3)))"
@@ -59,7 +50,6 @@ PROGRAMS = {
         f"put this loop {INTO}",
     ),
     "constructor": ("Model(7)", f"put what `__init__` computes {INTO}"),
-    "number": (TABLE, f"put what `table` computes {INTO}"),
     "read": ("for x in leaves: squared(x).tolist()", "`jax.jit` `squared`"),
     "method": (
         "model = Model(7)\nfor x in leaves:\n    float(model.one(x))",
@@ -76,7 +66,7 @@ PROGRAMS = {
         CACHE,
     ),
     "uneven": (
-        "def uneven(x):\n    return squared(x) if x.ndim < 2 else float(jnp.std(squared(x)))\n"
+        "def uneven(x):\n    return squared(x).item() if x.ndim < 2 else jnp.std(x).item()\n"
         "for x in leaves: uneven(x)",
         CACHE,
     ),
@@ -85,10 +75,6 @@ PROGRAMS = {
     "nnx": ("nnx.Linear(11, 3, rngs=nnx.Rngs(0))", CACHE),
     "growing": ("y = jnp.ones(3)\nfor _ in range(9):\n    y = jnp.append(y, y.sum())", "preall"),
     "recreated": ("for n in (1, 2):\n    jax.jit(lambda x: x * n)(np.ones(3))", "`n`"),
-    "of another module": (
-        "def make(n): return jax.jit(lambda x: x * n)\nfor n in (1, 2): make(n)(leaves[0])",
-        "`n`",
-    ),
     "of other sizes": ("for n in (3, 4):\n    jax.jit(lambda x: x * n)(np.ones(n))", ""),
     "scan": (SCAN.format(9), "which ran 9 times"),
     "pmap": (PMAP.format(9), "which ran 9 times"),

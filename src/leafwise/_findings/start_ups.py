@@ -138,8 +138,7 @@ def _fix(
         return Fix(_CACHE if pays else f"leave it: {shared}{_CACHE}")
     owner, _, name = ("", "", "") if inner is None else inner.function[1].rpartition(".")
     what = {"": "a function of the loop's body", "<lambda>": "this lambda"}.get(name, f"`{name}`")
-    # `self` is not an argument of a jitted function.
-    is_method = owner and not owner.endswith("<locals>")
+    is_method = owner and not owner.endswith("<locals>")  # `self` is not an argument of a `jit`
     jit = _jit_of(f"what {what} computes") if is_method else f"`jax.jit` {what}"
     words = f"{jit}, {_IF}: about half"
     more = "; to jit all of it, return the values that are read here, and read them later"
