@@ -52,7 +52,7 @@ PROGRAMS = {
     "constructor": ("Model(7)", f"put what `__init__` computes {INTO}"),
     "read": ("for x in leaves: squared(x).tolist()", "`jax.jit` `squared`"),
     "method": (
-        "model = Model(7)\nfor x in leaves:\n    float(model.one(x))",
+        "model = Model(7)\nfor x in leaves:\n    float(model.one(jnp.exp(x)))",
         f"put what `one` computes {INTO}",
     ),
     "mask": ("for x in leaves:\n    y = squared(x)\n    y[y > 0]", "`jax.jit` `squared`"),
@@ -63,11 +63,6 @@ PROGRAMS = {
     ),
     "condition": (
         "def checked(x):\n    assert squared(x).max() < 9\nfor x in leaves: checked(x)",
-        CACHE,
-    ),
-    "uneven": (
-        "def uneven(x):\n    return squared(x).item() if x.ndim < 2 else jnp.std(x).item()\n"
-        "for x in leaves: uneven(x)",
         CACHE,
     ),
     "equinox": ("[eqx.nn.Linear(8, 8, key=k) for k in jax.random.split(key, 9)]", CACHE),
