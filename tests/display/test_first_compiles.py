@@ -262,6 +262,14 @@ def test_calls_for_each_shape(runs: dict[str, int], fix: str) -> None:
     assert list(map(str, finding.fixes())) == [fix]
 
 
+def test_a_program_beside_those_of_the_function() -> None:
+    """What the loop compiles itself, before the function, hides no function."""
+    events = start_up(55, 0.06)
+    events[0].levels = [*ABOVE]
+    (finding,) = first_findings(events, [calls(9, "")])
+    assert list(map(str, finding.fixes())) == [INNER_FIX + LATER]
+
+
 def test_two_passes() -> None:
     """The rest of a function is a pass of its own; CPU seconds count, where they are known."""
     above = [level(90, "<module>"), level(20, "convert")]

@@ -52,7 +52,7 @@ PROGRAMS = {
     "constructor": ("Model(7)", f"put what `__init__` computes {INTO}"),
     "read": ("for x in leaves: squared(x).tolist()", "`jax.jit` `squared`"),
     "method": (
-        "model = Model(7)\nfor x in leaves:\n    float(model.one(jnp.exp(x)))",
+        "model = Model(7)\nfor x in leaves:\n    float(model.one(x))",
         f"put what `one` computes {INTO}",
     ),
     "mask": ("for x in leaves:\n    y = squared(x)\n    y[y > 0]", "`jax.jit` `squared`"),
