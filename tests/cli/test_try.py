@@ -476,6 +476,7 @@ print("finite", bool(jnp.isfinite(x).all()))
 """
 
 
+@pytest.mark.nightly
 def test_what_a_trace_draws_is_not_frozen(run: Runner) -> None:
     """A program that would answer for other random numbers is kept apart; its neighbour is not."""
     script = run.write(FROZEN)

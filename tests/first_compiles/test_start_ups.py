@@ -14,7 +14,7 @@ from tests.kit.explained import program, report_on
 from tests.kit.inside import first_compiles, program_recorder
 
 pytestmark = [
-    pytest.mark.slow,
+    pytest.mark.nightly,  # shares of seconds, which a busy machine may change
     pytest.mark.usefixtures("lines"),
     pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts calls"),
 ]
@@ -115,7 +115,6 @@ def test_what_is_said(code: str, words: str, names: dict[str, Any], tmp_path: Pa
         assert all(CACHE in str(fix) for finding in every for fix in finding.fixes())
 
 
-@pytest.mark.nightly
 @given(st.lists(st.sampled_from([(8, 4), (6, 4), (5, 3)]), min_size=6, max_size=12))
 def test_calls_of_draws(names: dict[str, Any], shapes: list[Any]) -> None:
     """As many calls share as many programs as plain JAX counts; of less than two each, no words."""
