@@ -313,12 +313,18 @@ def nearest(
         if number > 1:  # count as the reader sees them, one line each
             number = len(joined(merged(found.reasons)))
         kinds = {(reason.path, reason.kind) for reason in found.reasons}
+        is_other = any(kind in _HIDING for _, kind in kinds)
         is_resized = any(kind is ReasonKind.SHAPE for _, kind in kinds)
-        # Then prefer fewer differences, equal shapes, and those `shared` with other calls.
-        order = found.outcome.severity, number, is_resized, not kinds <= shared, -place
+        # Then prefer fewer differences, an equal structure, equal shapes, and those `shared` with
+        # other calls.
+        order = found.outcome.severity, number, is_other, is_resized, not kinds <= shared, -place
         if best is None or order < best[0]:
             best = order, dataclasses.replace(found, nearest=place)
     return Explanation(Outcome.RETRACE) if best is None else best[1]
+
+
+_HIDING: Final = (ReasonKind.STRUCTURE, ReasonKind.CLASS)
+"""Of what is below such a difference, nothing is compared."""
 
 
 def differences(before: Signature, after: Signature, *, placed: bool = False) -> Explanation:

@@ -17,6 +17,7 @@ from leafwise._findings.words import count, duration
 
 _MOST: Final = 0.8  # of the seconds of a pass, for the line that is followed
 _PAYS: Final = 0.6  # of the seconds of a pass that one `jit` takes, at most
+_LEAST_PROGRAMS: Final = 8  # of fewer, the first, which loads parts of JAX, counts for too much
 _UNKNOWN: Final = 0.1  # of the seconds of a pass, in programs whose calls are not known, at most
 _MANY: Final = 10  # calls for each that compiles: one `jit` would trace them all
 _IF: Final = "if it has no side effects, needs no values, and may round differently"
@@ -125,7 +126,8 @@ def _fix(
     reads = [call.levels[depth:] for call in calls if not call.maker]
     if share is None:
         return Fix(_CACHE)
-    is_free, pays = not (takers or reads or any(map(region.has, counted.jitted))), share <= _PAYS
+    is_free = not (takers or reads or any(map(region.has, counted.jitted)))
+    pays = share <= _PAYS and len(programs) >= _LEAST_PROGRAMS
     if is_free and pays and _calls_each(region, programs, counted.runs) < _MANY:
         about = f"{seconds * max(share, 0.25):.2g} s"
         words = f"{_whole(region, programs)}, {_IF}: {{}} to about {{}}"
