@@ -69,6 +69,13 @@ class Equal:
         return 0
 
 
+class Hashed(Equal):
+    """All are equal, and each has another hash."""
+
+    def __hash__(self) -> int:
+        return id(self)
+
+
 class Raising:
     def __eq__(self, other: object) -> bool:
         raise ValueError

@@ -286,6 +286,16 @@ def test_two_passes() -> None:
     )
 
 
+def test_what_jax_read_from_its_cache_on_disk() -> None:
+    """Programs that were not compiled are no start-up; of few ones no `jit` is said."""
+    events = start_up(55, 0.06)
+    read = [dataclasses.replace(one, kind="cache hit") for one in events]
+    assert first_findings(events)
+    assert not first_findings(read)
+    (few,) = first_findings(start_up(7, 0.3))
+    assert list(map(str, few.fixes())) == [f"leave it: {CACHE}"]
+
+
 def test_a_start_up_beside_a_step() -> None:
     """A function that also calls what is jitted is no pass: each of its lines is."""
     lines = [

@@ -293,7 +293,8 @@ def test_what_is_explained() -> None:
     given = report([*call(0.0, FIRST), *call(2.0, again), *unknown, *nowhere])
     assert len(given.findings) == 3
     assert (given.jax_seconds, given.explained_seconds) == (pytest.approx(2.4), pytest.approx(0.6))
-    assert printed(given).splitlines()[-1] == "explained above: 600 ms (25%) of JAX's 2.40 s"
+    last = "explained above: 600 ms (25%) of JAX's 2.40 s, and 1.20 s without a cause"
+    assert printed(given).splitlines()[-1] == last
     record = to_json(report())
     assert (record["jax_seconds"], record["explained_seconds"], record["first"]) == (0.0, 0.0, [])
 

@@ -16,14 +16,15 @@ pytestmark = [
 
 PASSES = """\
 import jax, jax.numpy as jnp, numpy as np
-shapes = [(n % 7 + 2, n % 5 + 3) for n in range(9)]
+shapes = [(n % 7 + 2, n % 5 + 3) for n in range(24)]
 arrays = {n: np.ones(shape, np.float32) for n, shape in enumerate(shapes)}
 keys = [jax.random.key(n) for n in range(12)]
 def quantize(x):
     scale = jnp.abs(x).max() / 127
     return jnp.round(x / scale).astype(jnp.int8), jnp.roll(jnp.flip(x), 1), scale
 def build(keys):
-    return [jax.nn.initializers.he_normal()(key, (64, 64)) for key in keys]
+    shapes = [(64, 64), (32, 16), (3, 48)] * 4
+    return [jax.nn.initializers.he_normal()(*each) for each in zip(keys, shapes)]
 """
 ALL = "jax.tree.map(quantize, arrays)"
 EACH = "[float(quantize(x)[2]) for x in arrays.values()]"

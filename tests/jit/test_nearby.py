@@ -70,6 +70,15 @@ def differing(program: ProgramEntry) -> list[str]:
     return [reason.path for reason in program.explanation.reasons]
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_one_of_the_same_structure_is_nearer(log: ProgramLog, place: int) -> None:
+    """Of calls that differ in one thing each, one with the same classes of nodes is named."""
+    calls: list[Any] = [State(1.0, "a", depth) for depth in range(4)]
+    calls.insert(place, {"w": 1.0})
+    last = [differing(traced(log, 0, each)) for each in calls][-3:]
+    assert last == [["_[1].depth"]] * 3
+
+
 def test_the_nearest_is_found_among_many(log: ProgramLog) -> None:
     """Of a hundred programs, that which differs in one part alone is the nearest."""
     with lw.storm_guard(None):

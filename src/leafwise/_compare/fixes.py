@@ -276,6 +276,12 @@ def _changed_value(one: Any, other: Any, reason: Reason, facts: StaticFacts, nam
     if compares_by_identity(type(other)) and type(one) is type(other) and not is_a(other, Enum):
         changes = changed_parts(one, other, name, facts.reads)
         return recreated_instance(one, other, changes, facts.made)
+    if type(one) is type(other) and _hashes_apart(one, other):
+        kind = type(other).__qualname__
+        words = (
+            f"reuse one object, or make {kind} a frozen dataclass without a `__hash__` of its own"
+        )
+        return Advice(f"an equal {kind} with another hash", Fix(words))
     # `step(0.5)`, then `step(0.25)`, under `equinox.filter_jit`
     if facts.cls is not object and is_a(other, float) and not math.isnan(other):
         name, model = _name_in_code(reason.path), _trained(reason.path)
@@ -285,6 +291,14 @@ def _changed_value(one: Any, other: Any, reason: Reason, facts: StaticFacts, nam
         act, code = (None, ()) if model else (Act.CONVERT, (function, function))
         return Advice("", Fix(words, act, code, (name, *model)))
     return _static_fix(one, other, _trained(reason.path))  # `depth=2`, then `depth=3`
+
+
+def _hashes_apart(one: Any, other: Any) -> bool:
+    """Return whether values are equal, but have two hashes, as with ``__hash__ = id``."""
+    try:
+        return bool(one == other) and hash(one) != hash(other)
+    except Exception:  # noqa: BLE001  # code of user classes
+        return False
 
 
 def _trained(path: str) -> tuple[str, ...]:

@@ -315,9 +315,9 @@ def nearest(
         kinds = {(reason.path, reason.kind) for reason in found.reasons}
         is_other = any(kind in _HIDING for _, kind in kinds)
         is_resized = any(kind is ReasonKind.SHAPE for _, kind in kinds)
-        # Then prefer fewer differences, an equal structure, equal shapes, and those `shared` with
+        # Then prefer fewer differences, equal shapes, an equal structure, and those `shared` with
         # other calls.
-        order = found.outcome.severity, number, is_other, is_resized, not kinds <= shared, -place
+        order = found.outcome.severity, number, is_resized, is_other, not kinds <= shared, -place
         if best is None or order < best[0]:
             best = order, dataclasses.replace(found, nearest=place)
     return Explanation(Outcome.RETRACE) if best is None else best[1]

@@ -143,7 +143,11 @@ def _closing_lines(report: Report) -> Iterator[str]:
     if report.shown():
         share = report.explained_seconds / (report.jax_seconds or 1.0)
         explained = f"{duration(report.explained_seconds)} ({share:.0%})"
-        yield f"explained above: {explained} of JAX's {duration(report.jax_seconds)}"
+        lines = seconds_of(report.shown()) - report.explained_seconds
+        more = (
+            f", and {duration(lines)} without a cause" if lines >= 0.01 * report.jax_seconds else ""
+        )
+        yield f"explained above: {explained} of JAX's {duration(report.jax_seconds)}{more}"
     if report.recorded:
         yield f"records of {count(report.recorded, 'process', 'processes')}"
     if (expected := report.expected) is not None:

@@ -69,12 +69,15 @@ class FirstFinding(Finding):
     def has_cause(self) -> bool:
         """Whether it says more than which lines the operations are from.
 
-        It does if at least half come from functions of packages that it names.
+        It does if at least half come from functions of packages that it names. What constants cost
+        is not known, unless XLA folds them.
         """
         known = {"", *self.names}
         named = [one.share for one in self.origins if one.path.rpartition(" > ")[2] not in known]
-        is_line = all(origin.kind == "line" for origin in self.origins)
-        return not is_line or sum(named) >= 0.5 or bool(self.fixes())  # noqa: PLR2004
+        causes = [
+            one for one in self.origins if one.kind != "line" and (one.share or one.is_folded)
+        ]
+        return bool(causes or self._fixes) or sum(named) >= 0.5  # noqa: PLR2004
 
     def effect(self, tried: TriedRecord) -> str:
         after = duration(max(0.0, self.seconds - tried.saved))
@@ -127,7 +130,7 @@ def first_findings(
         first, last = program.first, program.events[-1]
         if program.is_repeat or first.recreated or id(first) in again:
             continue  # counted in the findings on repeats
-        has_levels = first.eager and program.is_compiled and last.levels
+        has_levels = first.eager and last.kind == "compile" and last.levels
         if last.first is not None and (program.spent >= LEAST or last.unfinished):
             for origins in last.first.grouped():
                 origin = (*origins, Origin("line", first.site))[0]

@@ -275,7 +275,7 @@ class TriedRecord:
     edit: list[str]
     before: int  # the repeats of the whole script
     after: int
-    saved: float  # the seconds of JAX in the whole run, at most those of all findings
+    saved: float  # the seconds of JAX in the whole run, at most those of the findings that are gone
     seconds: float
     # The answers for old values that only the run with the edit gave.
     wrong: list["WrongRecord"] = dataclasses.field(default_factory=list["WrongRecord"])

@@ -138,9 +138,11 @@ def _fix(
     has_inner = inner is not None or (is_free and region.is_loop)
     if (is_free and not pays) or is_read or not (light and has_inner):
         return Fix(_CACHE if pays else f"leave it: {shared}{_CACHE}")
-    owner, _, name = ("", "", "") if inner is None else inner.function[1].rpartition(".")
-    what = {"": "a function of the loop's body", "<lambda>": "this lambda"}.get(name, f"`{name}`")
-    is_method = owner and not owner.endswith("<locals>")  # `self` is not an argument of a `jit`
+    name = "" if inner is None else inner.function[1].rpartition("<locals>.")[2]
+    what = f"`{name}`" if name else "a function of the loop's body"
+    if inner is not None and name == "<lambda>":
+        what = f"the lambda in line {inner.site.line}"
+    is_method = "." in name  # `self` is not an argument of a `jit`
     jit = _jit_of(f"what {what} computes") if is_method else f"`jax.jit` {what}"
     words = f"{jit}, {_IF}: about half"
     more = "; to jit all of it, return the values that are read here, and read them later"
@@ -160,7 +162,7 @@ def _whole(region: _Region, programs: list[ProgramEvents]) -> str:
     jit = "eqx.filter_jit" if "equinox" in builders else "jax.jit"
     what = f"this {'loop' if region.is_loop else 'line'}"
     if region.place is None:
-        what = f"what `{region.function[1].rpartition('.')[2]}` computes"
+        what = f"what `{region.function[1].rpartition('<locals>.')[2]}` computes"
     return _jit_of(what, jit)
 
 

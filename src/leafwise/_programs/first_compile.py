@@ -150,9 +150,11 @@ def _lines(operations: Operations) -> Iterator[Origin]:
             break
         largest = heapq.nlargest(3, shown, totals.__getitem__)
     functions: list[Any]
+    found: dict[tuple[Any, str], Origin] = {}  # two lambdas of one function are one
     for site, *functions in lines:
         branch = (site, *functions)
-        names = [_name(step[1]) for step in functions if step is not None and step[1][:1] != "<"]
+        names = [_name(step[1]) for step in functions if step is not None]
+        names = [name for name in names if name[:1] != "<"]
         if names or site is not None:
             depth = len(functions) - (functions[-1:] == [None])
             starts = {
@@ -160,13 +162,15 @@ def _lines(operations: Operations) -> Iterator[Origin]:
                 for statement in statements.get(branch[: depth + 1], ())
                 for frames in [statement.frames]
             }
-            yield Origin(
-                "line",
-                SiteRecord.of(site),
-                path=" > ".join(dict.fromkeys((*names[:1], *names[-1:]))),
-                share=totals[branch] / operations.total,
-                runs=_calls(operations, starts) if depth else 0,
-            )
+            path = " > ".join(dict.fromkeys((*names[:1], *names[-1:])))
+            share, runs = totals[branch] / operations.total, 0
+            if (same := found.get((site, path))) is not None:
+                share += same.share
+            elif depth:
+                runs = _calls(operations, starts)
+            place = SiteRecord.of(site)
+            found[site, path] = Origin("line", place, path=path, share=share, runs=runs)
+    yield from found.values()
 
 
 def _name(function: str) -> str:

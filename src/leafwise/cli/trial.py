@@ -199,7 +199,8 @@ class Trials:
         else:
             verdict = SAME if is_same else ROUNDED
         quicker = max(0.0, busy(self.report.events) - busy(report.events))
-        saved = min(quicker, seconds_of([*self.report.findings, *tried]))
+        before = seconds_of([*self.report.findings, *tried])
+        saved = min(quicker, max(0.0, before - seconds_of(report.findings)))
         counts = _again(self.report), _again(report)
         return TriedRecord(verdict, shown(files, needed), *counts, saved, seconds, wrong), report
 
