@@ -24,22 +24,30 @@ TRUE, DESIGN, LINE, FALSE, OPEN = "true", "by design", "only a line", "false", "
 VERDICTS: Final[dict[str, dict[str, str]]] = {
     "brainstate_rnn": {
         "56: args[0], args[1], shape": TRUE,
-        "18: first, outside": TRUE,
+        **dict.fromkeys([f"{line}: first, outside" for line in (18, 34)], TRUE),
     },
     "dynamax_casino": {
         "27: _loss_fn, function": TRUE,
         "23: first, outside": TRUE,
     },
     "equimo_vit": {"25: first, loop": TRUE},
-    "exponax_rollouts": dict.fromkeys([f"{line}: outside" for line in (13, 16, 21, 22)], TRUE),
-    "fdtdx_gaussian": {"33: value_fn, function": TRUE, "37: first, line": LINE},
+    "exponax_rollouts": {
+        **dict.fromkeys([f"{line}: outside" for line in (13, 16, 21, 22)], TRUE),
+        **dict.fromkeys([f"{line}: first, outside" for line in (11, 12, 18, 20)], TRUE),
+    },
+    "fdtdx_gaussian": {
+        "33: value_fn, function": TRUE,
+        "40: run, function": TRUE,
+        "33: first, outside": TRUE,
+        "37: first, line": TRUE,
+    },
     "flax_gemma": {"68: temperature, static": TRUE, "68: tokens, shape": TRUE},
     "flax_imagenet": {
         "39: first, loop": TRUE,  # yet `init` is slow by its random draws
         "47: first, line": LINE,
         "66: first, outside": TRUE,
     },
-    "haiku_transformer": {"20: first, loop": TRUE},
+    "haiku_transformer": {"20: first, loop": TRUE, "51: first, outside": TRUE},
     "jaxoplanet_orbits": {
         "20: light_curve_impl, function": TRUE,
         "17: light_curve_impl, function": TRUE,
@@ -48,24 +56,27 @@ VERDICTS: Final[dict[str, dict[str, str]]] = {
     "jaxsim_arm": {
         "26: link_name, static": DESIGN,
         "26: joint_name, static": DESIGN,
-        **dict.fromkeys([f"{line}: first, line" for line in (30, 31, 32)], LINE),
+        **dict.fromkeys([f"{line}: first, outside" for line in (26, 28)], TRUE),
+        "30: first, line": TRUE,
+        **dict.fromkeys([f"{line}: first, line" for line in (31, 32)], LINE),
     },
-    "mpax_lps": {"24: outside": TRUE, "27: first, line": LINE},
-    "optax_nanolm": {"48: first, line": LINE},
+    "mpax_lps": {"24: outside": TRUE, "23: first, outside": TRUE, "27: first, line": TRUE},
+    "optax_nanolm": {
+        "48: first, line": LINE,
+        **dict.fromkeys([f"{line}: first, outside" for line in (58, 59, 66)], TRUE),
+    },
     "pgx_alphazero": {
         "61: params['conv2_d']['b'], params['conv2_d']['w'] and 16 more, sharding": TRUE,
         "62: params['conv2_d']['b'], params['conv2_d']['w'] and 16 more, sharding": TRUE,
         **dict.fromkeys([f"{line}: first, line" for line in (19, 22, 40, 52)], LINE),
         "56: first, outside": TRUE,
     },
-    "pgx_games": {},  # three games are three programs, of which none is a finding
+    "pgx_games": {"14: first, outside": TRUE},  # three games are three programs
     "sax_circuits": {
-        "46: loss, function": FALSE,  # not the same code: another circuit is a default
-        "47: loss, function": FALSE,
+        **dict.fromkeys([f"{line}: loss, function" for line in (46, 47)], DESIGN),
         "47: Ai, Aj, shape": DESIGN,  # circuits of two sizes
         "47: Ai, Aj and 1 more, shape": DESIGN,
-        "47: first, outside": TRUE,
-        "37: first, outside": TRUE,
+        **dict.fromkeys([f"{line}: first, outside" for line in (35, 37, 47)], TRUE),
     },
     "tinygp_sets": {
         "31: x, y, shape": TRUE,
@@ -79,11 +90,12 @@ VERDICTS: Final[dict[str, dict[str, str]]] = {
         "34: first, outside": TRUE,
         "18: first, outside": TRUE,
     },
-    "torax_basic": {"13: first, line": LINE},
+    "torax_basic": {"13: first, line": TRUE, "13: first, outside": TRUE},
 }
 """What a person says of each finding, by program, then by line and cause. What has no verdict is
 `OPEN`: look at it with --list, and at the others if leafwise words them in another way. A first
-compile of the kind `line` names a place, but no cause."""
+compile of the kind `line` is true where it names the functions of a package that make most of the
+operations; else it names a place, but no cause."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:
