@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.kit.explained import package, program
+from tests.kit.explained import package, program, recorded
 from tests.kit.inside import html_page, short_file
 
 import leafwise as lw
@@ -821,6 +821,38 @@ def test_captures_are_listed(reported: Any, tmp_path: Path) -> None:
     assert "step captures" in page
     assert "1.37 MiB of captured arrays" in page
     assert "step used lr = 0.1, which was 0.05" in page
+
+
+NESTED = """
+import jax
+rate = 0.1
+@jax.jit
+def step(x): return x * rate
+@jax.jit
+def other(x): return x - rate
+step(1.0), other(1.0)
+"""
+
+
+def test_two_recorders_see_stale_captures(tmp_path: Path) -> None:
+    """`leafwise explain --captures`, and a magic in its notebook, each report a stale call."""
+    file, run = program(tmp_path, NESTED)
+    names = vars(sys.modules[Path(file).stem])
+    inner: list[dict[str, Any]] = []
+
+    def script() -> None:
+        run()
+        names["rate"] = 0.2
+        calls = lambda: [names[name](1.0) for name in ("other", "step", "other")]  # noqa: E731
+        inner.extend(recorded(calls, captures=True))
+        names["rate"] = 0.3
+        names["step"](1.0)
+
+    outer = recorded(script, captures=True)
+    found = [[each["stale"] for each in part if "stale" in each] for part in (inner, outer)]
+    readers = [[(each["reader"], each["after"]) for each in part] for part in found]
+    both = [("other", "0.2"), ("step", "0.2")]
+    assert readers == [both, [*both, ("step", "0.3")]]
 
 
 def test_captures_are_of_the_users_code(explained: Explained) -> None:
