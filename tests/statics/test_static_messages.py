@@ -3,6 +3,7 @@
 import re
 import textwrap
 import types
+from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -112,6 +113,24 @@ def test_a_field_that_converts_says_what_it_takes() -> None:
     ):
         with pytest.raises(lw.errors.StaticFieldError, match=re.escape(code)):
             P(**values)  # type: ignore[arg-type]
+
+
+def test_a_field_that_converts_keeps_its_factory() -> None:
+    """The declaration has the factory of the field, and accepts what the factory returns."""
+
+    @lw.pytree
+    class P:
+        sizes: lw.Static[list[int]] = lw.field(default_factory=lambda: [1, 2])
+        more: list[int] = lw.static_field(default_factory=lambda: [3])
+
+    for values, factory in (({"more": ()}, "lambda: [1, 2]"), ({"sizes": ()}, "lambda: [3]")):
+        with pytest.raises(lw.errors.StaticFieldError) as caught:
+            P(**values)  # type: ignore[arg-type]
+        (code,) = re.findall(r"convert it: `(.*)`", str(caught.value))
+        assert f"default_factory={factory}, freeze=True" in code
+        names: dict[str, Any] = {"lw": lw, "Sequence": Sequence, "__name__": __name__}
+        exec(f"@lw.pytree\nclass Q:\n    {code}\nvalue = Q()", names)  # noqa: S102  # the point
+        assert str(names["value"]) in ("Q(sizes=(1, 2))", "Q(more=(3,))")
 
 
 REPAIRS: dict[str, tuple[Any, str, str]] = {

@@ -103,11 +103,16 @@ class ClassSpec:
     def declaration(self, name: str, more: str = "") -> str:
         """Return the declaration of a static field as code, with one more option."""
         (definition,) = (field.definition for field in self.fields if field.name == name)
-        return declaration(definition, definition.type, more)
+        return declaration(definition, definition.type, more, owner=self.cls)
 
 
 def declaration(
-    definition: "dataclasses.Field[Any]", annotation: Any, more: str = "", *, static: bool = True
+    definition: "dataclasses.Field[Any]",
+    annotation: Any,
+    more: str = "",
+    *,
+    static: bool = True,
+    owner: Any = None,
 ) -> str:
     """Return the declaration of a field as code, with one more option."""
     # For example ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
@@ -128,6 +133,9 @@ def declaration(
         "validator": options.validator or missing,
     }
     codes = {key: _as_code(value) for key, value in parts.items() if value is not missing}
+    if owner is not None and not codes.get("default_factory", "known"):
+        code = written_default(owner, definition.name, definition.default_factory)
+        codes["default_factory"] = code if code and "..." not in code else "..."
     arguments = [f"{key}={code}" for key, code in codes.items() if code]
     inside = ", ".join([*arguments, *([more] if more else [])])
     return f"{definition.name}: {kind} = lw.{'static_' * static}field({inside})"

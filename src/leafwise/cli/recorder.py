@@ -151,7 +151,7 @@ class Recorder(CaptureChecks):
         watch_events(self._record)
 
     def list_captures(self) -> bool:
-        """List captures and check calls of what is jitted from now on; return whether that is new."""
+        """List captures and check what is jitted from now on; return whether that is new."""
         is_new = not self._lists_captures
         if is_new:
             self._check_calls()
