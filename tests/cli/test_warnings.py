@@ -251,7 +251,7 @@ def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -
     (line,) = [at for at, text in enumerate(source, 1) if "self.act = lambda" in text]
     assert "warning: law same-arguments, Scaled.act" in outcome.out
     assert f"function created in {file}, line {line}, and so another treedef" in outcome.out
-    assert 'method; or `act: Any = lw.static_field(compare_by="content")`' in outcome.out
+    assert 'as a method; or `act: Any = lw.static_field(compare_by="content")`' in outcome.out
     content = CREATED.replace("static_field()", 'static_field(compare_by="content")')
     again = check_all(write(content), *only)
     assert "1 class, 1 law: all as promised" in again.out
@@ -259,7 +259,10 @@ def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -
         "Scaled", "S(eqx.Module)"
     )
     module = module.replace("lw.static_field()", "eqx.field(static=True)")
-    assert "fix: hold what it is made of, or use a method\n" in check_all(write(module), *only).out
+    assert (
+        "fix: define the function once, at module level, or as a method\n"
+        in check_all(write(module), *only).out
+    )
     kind = CREATED.replace("lambda x: x * slope", "Kind()").replace("@lw", "class Kind: ...\n@lw")
     assert "fix: make Kind a frozen dataclass: it" in check_all(write(kind), *only).out
     frozen = kind.replace(

@@ -122,7 +122,9 @@ def declaration(
         if kind in ("bool", "int", "float", "complex", "str", "bytes"):
             return ""
         # Type checkers would reject the list, or the dict, that the field converts.
-        kind = re.sub(r"\btuple\[((?:[^][]|\[[^][]*\])*), \.\.\.\]", r"Sequence[\1]", _frozen(kind))
+        kind = re.sub(
+            r"\btuple\[((?:[^][]|\[[^][]*\])*), \.\.\.\]", r"Sequence[\1]", frozen_kind(kind)
+        )
         kind = kind.replace("lw.FrozenMapping", "Mapping")
     options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     missing = dataclasses.MISSING
@@ -141,7 +143,7 @@ def declaration(
     return f"{definition.name}: {kind} = lw.{'static_' * static}field({inside})"
 
 
-def _frozen(kind: str) -> str:
+def frozen_kind(kind: str) -> str:
     """Return the annotation of a value of type `kind` once it is frozen."""
     kind = re.sub(
         r"^list\b(\[(.*)\])?$", lambda m: f"tuple[{m[2]}, ...]" if m[1] else "tuple", kind
@@ -386,7 +388,7 @@ def _misfit(
             f"`{declaration(definition, annotation, 'freeze=True')}`"
         ]
     if not static and annotations.is_text(annotation):
-        frozen = _frozen(kind)
+        frozen = frozen_kind(kind)
         code = _as_code(definition.default)
         value = f" = {code}" if code else ""
         return [
