@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -309,6 +310,23 @@ def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: A
     assert rows["value"].verdict is CheckVerdict.OK
     if "type" in rows:
         assert rows["type"].verdict is CheckVerdict.WARNING
+
+
+def test_messages_are_whole() -> None:
+    """A call that raises says so once, and a treedef is not cut to nothing."""
+    rows = report_of(native(np.ndarray, np.zeros(3))).rows
+    (note,) = (row.note for row in rows if row.verdict is CheckVerdict.ERROR)
+    assert note.startswith("the call raises\n")
+
+    class Lens:
+        def __init__(self, w: jax.Array) -> None:
+            self.w = w
+
+    jax.tree_util.register_pytree_node(
+        Lens, lambda lens: ((lens.w,), object()), lambda _, w: Lens(*w)
+    )
+    message = laws_of(Lens, Law.KEY_PATHS).laws[0].message
+    assert "got: another treedef with paths\n  wanted: the one without paths\n" in message
 
 
 def with_metadata(restore: Callable[[Any], Any]) -> Any:
