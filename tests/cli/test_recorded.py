@@ -823,36 +823,22 @@ def test_captures_are_listed(reported: Any, tmp_path: Path) -> None:
     assert "step used lr = 0.1, which was 0.05" in page
 
 
-NESTED = """
-import jax
-rate = 0.1
-@jax.jit
-def step(x): return x * rate
-@jax.jit
-def other(x): return x - rate
-step(1.0), other(1.0)
-"""
-
-
 def test_two_recorders_see_stale_captures(tmp_path: Path) -> None:
     """`leafwise explain --captures`, and a magic in its notebook, each report a stale call."""
-    file, run = program(tmp_path, NESTED)
-    names = vars(sys.modules[Path(file).stem])
+    code = "import jax\nrate = 1\n@jax.jit\ndef step(x): return x * rate\nstep(1.0)"
+    programs = [program(tmp_path, code) for _ in range(2)]
+    names = [vars(sys.modules[Path(file).stem]) for file, _ in programs]
     inner: list[dict[str, Any]] = []
 
     def script() -> None:
-        run()
-        names["rate"] = 0.2
-        calls = lambda: [names[name](1.0) for name in ("other", "step", "other")]  # noqa: E731
-        inner.extend(recorded(calls, captures=True))
-        names["rate"] = 0.3
-        names["step"](1.0)
+        for each, (_, run) in zip(names, programs, strict=True):
+            run()
+            each["rate"] = 2
+        inner.extend(recorded(lambda: [each["step"](1.0) for each in names[::-1]], captures=True))
 
-    outer = recorded(script, captures=True)
-    found = [[each["stale"] for each in part if "stale" in each] for part in (inner, outer)]
-    readers = [[(each["reader"], each["after"]) for each in part] for part in found]
-    both = [("other", "0.2"), ("step", "0.2")]
-    assert readers == [both, [*both, ("step", "0.3")]]
+    parts = inner, recorded(script, captures=True)
+    lines = [[each["stale"]["line"] for each in part if "stale" in each] for part in parts]
+    assert lines == [[f"{file}:4" for file, _ in programs[::-1]]] * 2
 
 
 def test_captures_are_of_the_users_code(explained: Explained) -> None:

@@ -260,10 +260,8 @@ def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -
         "Scaled", "S(eqx.Module)"
     )
     module = module.replace("lw.static_field()", "eqx.field(static=True)")
-    assert (
-        "fix: define the function once, at module level, or as a method\n"
-        in check_all(write(module), *only).out
-    )
+    once = "fix: define the function once, at module level, or as a method\n"
+    assert once in check_all(write(module), *only).out
     kind = CREATED.replace("lambda x: x * slope", "Kind()").replace("@lw", "class Kind: ...\n@lw")
     assert "fix: make Kind a frozen dataclass: it" in check_all(write(kind), *only).out
     frozen = kind.replace(
@@ -315,18 +313,11 @@ def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: A
 def test_messages_are_whole() -> None:
     """A call that raises says so once, and a treedef is not cut to nothing."""
     rows = report_of(native(np.ndarray, np.zeros(3))).rows
-    (note,) = (row.note for row in rows if row.verdict is CheckVerdict.ERROR)
-    assert note.startswith("the call raises\n")
-
-    class Lens:
-        def __init__(self, w: jax.Array) -> None:
-            self.w = w
-
-    jax.tree_util.register_pytree_node(
-        Lens, lambda lens: ((lens.w,), object()), lambda _, w: Lens(*w)
-    )
-    message = laws_of(Lens, Law.KEY_PATHS).laws[0].message
-    assert "got: another treedef with paths\n  wanted: the one without paths\n" in message
+    notes = [row.note for row in rows if row.verdict is CheckVerdict.ERROR]
+    assert [note.splitlines()[0] for note in notes] == ["the call raises"]
+    cls: Any = dataclasses.make_dataclass("Lens", [("w", jax.Array)])
+    jax.tree_util.register_pytree_node(cls, lambda x: ((x.w,), object()), lambda _, w: cls(*w))
+    assert "got: another treedef with paths\n" in laws_of(cls, Law.KEY_PATHS).laws[0].message
 
 
 def with_metadata(restore: Callable[[Any], Any]) -> Any:

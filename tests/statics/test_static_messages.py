@@ -3,7 +3,6 @@
 import re
 import textwrap
 import types
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
@@ -123,14 +122,12 @@ def test_a_field_that_converts_keeps_its_factory() -> None:
         sizes: lw.Static[list[int]] = lw.field(default_factory=lambda: [1, 2])
         more: list[int] = lw.static_field(default_factory=lambda: [3])
 
-    for values, factory in (({"more": ()}, "lambda: [1, 2]"), ({"sizes": ()}, "lambda: [3]")):
+    for values, text in (({"more": ()}, "Q(sizes=(1, 2))"), ({"sizes": ()}, "Q(more=(3,))")):
         with pytest.raises(lw.errors.StaticFieldError) as caught:
             P(**values)  # type: ignore[arg-type]
         (code,) = re.findall(r"convert it: `(.*)`", str(caught.value))
-        assert f"default_factory={factory}, freeze=True" in code
-        names: dict[str, Any] = {"lw": lw, "Sequence": Sequence, "__name__": __name__}
-        exec(f"@lw.pytree\nclass Q:\n    {code}\nvalue = Q()", names)  # noqa: S102  # the point
-        assert str(names["value"]) in ("Q(sizes=(1, 2))", "Q(more=(3,))")
+        code = f"@lw.pytree\nclass Q:\n    {code}\nassert str(Q()) == {text!r}"
+        exec(code, globals() | {"Sequence": list})  # noqa: S102  # the point
 
 
 REPAIRS: dict[str, tuple[Any, str, str]] = {

@@ -11,6 +11,7 @@ from leafwise.cli.recorded import Process, Record, make_report
 from leafwise.cli.recorder import Recorder, first_line
 
 _loaded: "list[Explainer]" = []
+_NOT_CHECKED: Final = "functions jitted in earlier cells are not checked: run those cells again"
 
 
 def load(shell: Any) -> None:
@@ -90,9 +91,6 @@ class Explainer:
         page = tables.html_page(report, tables.FRAGMENT)
         shown = {"text/plain": text.getvalue().rstrip(), "text/html": page}
         self.shell.display_pub.publish(shown)
-
-
-_NOT_CHECKED: Final = "functions jitted in earlier cells are not checked: run those cells again"
 
 
 def _cache(cache: Any, number: int, code: str, _: int, **raw: Any) -> Any:

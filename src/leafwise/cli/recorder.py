@@ -152,8 +152,7 @@ class Recorder(CaptureChecks):
 
     def list_captures(self) -> bool:
         """List captures and check what is jitted from now on; return whether that is new."""
-        is_new = not self._lists_captures
-        if is_new:
+        if is_new := not self._lists_captures:
             self._check_calls()
         self._lists_captures = True
         return is_new
