@@ -198,7 +198,7 @@ class _LawCheck(pytest.Item):
             self._fail(result.error or result.laws[0].message)
         law = laws[self.name]
         if law.library and law.verdict == "warning":
-            pytest.xfail(f"its library does not keep this law: {law.message.splitlines()[0]}")
+            pytest.xfail(f"a warning: {law.message.splitlines()[0]}")
         if law.verdict.is_reported:
             self._fail(law.message)
 

@@ -273,7 +273,8 @@ def test_in_the_spelling_of_leafwise(library: str, law: str, code: str, write: W
     fix = text.partition("fix: ")[2]
     if law == "aux-data-hash":
         assert "a tuple for a list" in fix
-        code = code.replace("list[int]", "tuple[int, ...]").replace("=list", "=tuple")
+        (kind,) = re.findall(", and declare it `(.*)`\n", fix)
+        code = code.replace("list[int]", kind).replace("=list", "=tuple")
     else:
         how, *fields = re.findall("`([^`]+)`", fix)
         head = "@lw.pytree\nclass P:\n"

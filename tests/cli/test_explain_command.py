@@ -387,7 +387,7 @@ shell = ZMQInteractiveShell.instance(config=config)
 for cell in (
     "import jax, jax.numpy as jnp\\noriginal = jax.jit",
     "%load_ext leafwise\\n@jax.jit\\ndef step(x):\\n    return x * 2\\nstep(0)",
-    "%%explain\\ny = step(2.0)\\nstep(True)\\n1 / 0",
+    "%%explain\\ny = step(2.0)\\nstep(True)\\nraise ValueError('bad base\\\\n  got: 1')",
     "print('defined', y)",
     "%%explain --captures\\nk = jnp.ones(9)\\n@jax.jit\\ndef f(x):\\n    return x * k\\nf(1.0);",
     "%%explain --captures\\nk = 2 * k\\nf(1.0);",
@@ -395,6 +395,7 @@ for cell in (
     "%%explain\\nstep(4)",
     "%explain step(jnp.ones(41))\\nprint('next')",
     "%%explain --try\\nstep(3)",
+    "%%explain --capture\\nstep(3)",
     "from IPython.utils.capture import capture_output\\nmagic = get_ipython().run_cell_magic",
     "with capture_output() as c:\\n    magic('explain', '', 'step(jnp.ones(43));')",
     "with capture_output() as d:\\n    magic('explain', '', 'step(jnp.ones(44))')",
@@ -414,7 +415,7 @@ def test_the_cell_magic(run: Runner) -> None:
     assert done.returncode == 0, done.stderr
     before, defined, after = done.stdout.partition("defined")
     assert defined
-    assert "ZeroDivisionError" in before
+    assert "the cell ended: ValueError: bad base\n" in before
     assert "Cell In[3]:2  y = step(2.0)\n" in before
     assert "Cell In[3]:3  step(True)\n" in before
     assert "step retraced once" in before
@@ -422,6 +423,8 @@ def test_the_cell_magic(run: Runner) -> None:
     assert "JAX compiled nothing." in after
     assert "Cell In[9]:1  step(jnp.ones(41))\n" in after
     assert "no argument but --captures: `leafwise explain --try NOTEBOOK.ipynb`" in done.stderr
+    assert "no argument but --captures: did you mean that?" in done.stderr
+    assert after.count("functions jitted in earlier cells are not checked") == 1
     _, listed, stale = after.split("f captures")  # and none of the last cell, without the option
     assert "global of Cell In[5], read at Cell In[5]:5 by f" in listed
     assert "stale" not in listed

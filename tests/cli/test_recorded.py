@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tests.kit.explained import package, program
+from tests.kit.explained import package, program, recorded
 from tests.kit.inside import html_page, short_file
 
 import leafwise as lw
@@ -821,6 +821,24 @@ def test_captures_are_listed(reported: Any, tmp_path: Path) -> None:
     assert "step captures" in page
     assert "1.37 MiB of captured arrays" in page
     assert "step used lr = 0.1, which was 0.05" in page
+
+
+def test_two_recorders_see_stale_captures(tmp_path: Path) -> None:
+    """`leafwise explain --captures`, and a magic in its notebook, each report a stale call."""
+    code = "import jax\nrate = 1\n@jax.jit\ndef step(x): return x * rate\nstep(1.0)"
+    programs = [program(tmp_path, code) for _ in range(2)]
+    names = [vars(sys.modules[Path(file).stem]) for file, _ in programs]
+    inner: list[dict[str, Any]] = []
+
+    def script() -> None:
+        for each, (_, run) in zip(names, programs, strict=True):
+            run()
+            each["rate"] = 2
+        inner.extend(recorded(lambda: [each["step"](1.0) for each in names[::-1]], captures=True))
+
+    parts = inner, recorded(script, captures=True)
+    lines = [[each["stale"]["line"] for each in part if "stale" in each] for part in parts]
+    assert lines == [[f"{file}:4" for file, _ in programs[::-1]]] * 2
 
 
 def test_captures_are_of_the_users_code(explained: Explained) -> None:

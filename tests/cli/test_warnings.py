@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -251,7 +252,7 @@ def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -
     (line,) = [at for at, text in enumerate(source, 1) if "self.act = lambda" in text]
     assert "warning: law same-arguments, Scaled.act" in outcome.out
     assert f"function created in {file}, line {line}, and so another treedef" in outcome.out
-    assert 'method; or `act: Any = lw.static_field(compare_by="content")`' in outcome.out
+    assert 'as a method; or `act: Any = lw.static_field(compare_by="content")`' in outcome.out
     content = CREATED.replace("static_field()", 'static_field(compare_by="content")')
     again = check_all(write(content), *only)
     assert "1 class, 1 law: all as promised" in again.out
@@ -259,7 +260,7 @@ def test_a_static_that_the_constructor_creates(write: Write, check_all: Check) -
         "Scaled", "S(eqx.Module)"
     )
     module = module.replace("lw.static_field()", "eqx.field(static=True)")
-    assert "fix: hold what it is made of, or use a method\n" in check_all(write(module), *only).out
+    assert "once, at module level, or as a method\n" in check_all(write(module), *only).out
     kind = CREATED.replace("lambda x: x * slope", "Kind()").replace("@lw", "class Kind: ...\n@lw")
     assert "fix: make Kind a frozen dataclass: it" in check_all(write(kind), *only).out
     frozen = kind.replace(
@@ -306,6 +307,16 @@ def test_a_default_that_is_equal_and_of_another_type(annotation: Any, default: A
     assert rows["value"].verdict is CheckVerdict.OK
     if "type" in rows:
         assert rows["type"].verdict is CheckVerdict.WARNING
+
+
+def test_messages_are_whole() -> None:
+    """A call that raises says so once, and a treedef is not cut to nothing."""
+    rows = report_of(native(np.ndarray, np.zeros(3))).rows
+    notes = [row.note for row in rows if row.verdict is CheckVerdict.ERROR]
+    assert [note.splitlines()[0] for note in notes] == ["the call raises"]
+    cls: Any = dataclasses.make_dataclass("Lens", [("w", jax.Array)])
+    jax.tree_util.register_pytree_node(cls, lambda x: ((x.w,), object()), lambda _, w: cls(*w))
+    assert "got: another treedef with paths\n" in laws_of(cls, Law.KEY_PATHS).laws[0].message
 
 
 def with_metadata(restore: Callable[[Any], Any]) -> Any:

@@ -136,6 +136,17 @@ def test_laws() -> None:
     check_pytree(drawn, without=without, settings=settings(max_examples=10))
 
 
+def test_drawn_statics_do_not_warn(recwarn: pytest.WarningsRecorder) -> None:
+    """Equinox's warning about an array is for the user's own statics, not for those drawn."""
+
+    class Plain(eqx.Module):
+        w: jax.Array
+        depth: int = eqx.field(static=True, default=2)
+
+    check_pytree(Plain, laws="treedef-equality", settings=settings(max_examples=9))
+    assert not [each for each in recwarn if "set as static" in str(each.message)]
+
+
 @works("explanations of `leafwise.interop.equinox.Module`: the static is named")
 def test_explanation() -> None:
     """A retrace is explained by the field's path, and by type where only that differs."""

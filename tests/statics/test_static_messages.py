@@ -114,6 +114,22 @@ def test_a_field_that_converts_says_what_it_takes() -> None:
             P(**values)  # type: ignore[arg-type]
 
 
+def test_a_field_that_converts_keeps_its_factory() -> None:
+    """The declaration has the factory of the field, and accepts what the factory returns."""
+
+    @lw.pytree
+    class P:
+        sizes: lw.Static[list[int]] = lw.field(default_factory=lambda: [1, 2])
+        more: list[int] = lw.static_field(default_factory=lambda: [3])
+
+    for values, text in (({"more": ()}, "Q(sizes=(1, 2))"), ({"sizes": ()}, "Q(more=(3,))")):
+        with pytest.raises(lw.errors.StaticFieldError) as caught:
+            P(**values)  # type: ignore[arg-type]
+        (code,) = re.findall(r"convert it: `(.*)`", str(caught.value))
+        code = f"@lw.pytree\nclass Q:\n    {code}\nassert str(Q()) == {text!r}"
+        exec(code, globals() | {"Sequence": list})  # noqa: S102  # the point
+
+
 REPAIRS: dict[str, tuple[Any, str, str]] = {
     "list": ([1, [2]], "pass a tuple", "(1, (2,))"),
     "dict": ({"k": [1]}, "pass a FrozenMapping", "lw.FrozenMapping({'k': (1,)})"),

@@ -103,11 +103,16 @@ class ClassSpec:
     def declaration(self, name: str, more: str = "") -> str:
         """Return the declaration of a static field as code, with one more option."""
         (definition,) = (field.definition for field in self.fields if field.name == name)
-        return declaration(definition, definition.type, more)
+        return declaration(definition, definition.type, more, owner=self.cls)
 
 
 def declaration(
-    definition: "dataclasses.Field[Any]", annotation: Any, more: str = "", *, static: bool = True
+    definition: "dataclasses.Field[Any]",
+    annotation: Any,
+    more: str = "",
+    *,
+    static: bool = True,
+    owner: Any = None,
 ) -> str:
     """Return the declaration of a field as code, with one more option."""
     # For example ``act: str = lw.static_field(default="relu")``, or ``lw.field`` if not `static`.
@@ -117,7 +122,9 @@ def declaration(
         if kind in ("bool", "int", "float", "complex", "str", "bytes"):
             return ""
         # Type checkers would reject the list, or the dict, that the field converts.
-        kind = re.sub(r"\btuple\[((?:[^][]|\[[^][]*\])*), \.\.\.\]", r"Sequence[\1]", _frozen(kind))
+        kind = re.sub(
+            r"\btuple\[((?:[^][]|\[[^][]*\])*), \.\.\.\]", r"Sequence[\1]", frozen_kind(kind)
+        )
         kind = kind.replace("lw.FrozenMapping", "Mapping")
     options: FieldOptions = definition.metadata.get(OPTIONS, _NO_OPTIONS)
     missing = dataclasses.MISSING
@@ -128,12 +135,15 @@ def declaration(
         "validator": options.validator or missing,
     }
     codes = {key: _as_code(value) for key, value in parts.items() if value is not missing}
+    if owner is not None and not codes.get("default_factory", "known"):
+        code = written_default(owner, definition.name, definition.default_factory)
+        codes["default_factory"] = code if code and "..." not in code else "..."
     arguments = [f"{key}={code}" for key, code in codes.items() if code]
     inside = ", ".join([*arguments, *([more] if more else [])])
     return f"{definition.name}: {kind} = lw.{'static_' * static}field({inside})"
 
 
-def _frozen(kind: str) -> str:
+def frozen_kind(kind: str) -> str:
     """Return the annotation of a value of type `kind` once it is frozen."""
     kind = re.sub(
         r"^list\b(\[(.*)\])?$", lambda m: f"tuple[{m[2]}, ...]" if m[1] else "tuple", kind
@@ -378,7 +388,7 @@ def _misfit(
             f"`{declaration(definition, annotation, 'freeze=True')}`"
         ]
     if not static and annotations.is_text(annotation):
-        frozen = _frozen(kind)
+        frozen = frozen_kind(kind)
         code = _as_code(definition.default)
         value = f" = {code}" if code else ""
         return [

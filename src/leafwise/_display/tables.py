@@ -58,7 +58,8 @@ def print_report(report: Report, console: Console) -> None:
     for line in (*cache_lines(report)[:_MOST_FUNCTIONS], *_audit_lines(report)):
         _print(line, console)
     if report.ended:
-        _print(f"the program ended: {cut(report.ended, _LONGEST)}", console, style="bold red")
+        what = "cell" if report.program.startswith("Cell In[") else "program"
+        _print(f"the {what} ended: {cut(report.ended, _LONGEST)}", console, style="bold red")
     for text in report.warnings:
         for line in f"warning: {text}".replace("\n", "\n  ").splitlines():
             _print(cut(line, _LONGEST), console, style="yellow")

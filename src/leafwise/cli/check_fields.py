@@ -219,7 +219,7 @@ def _judge(
     edit: Edit[Any], seen: ObservedCall, kind: str, *, static: bool
 ) -> tuple[CheckVerdict, str]:
     if seen.outcome is Outcome.ERROR:
-        return CheckVerdict.ERROR, str(seen.predicted)
+        return CheckVerdict.ERROR, str(seen.predicted).removeprefix(f"{Outcome.ERROR}: ")
     if not seen.is_as_predicted or max(seen.counts.traces, seen.counts.compiles) > 1:
         return CheckVerdict.MISMATCH, f"predicted a {seen.expected}, and JAX did a {seen.outcome}"
     promise = promised(edit)

@@ -3,13 +3,15 @@
 import functools
 import io
 import time
-from typing import Any
+from typing import Any, Final
 
 from leafwise._findings.json import from_json
+from leafwise._jit.blocks import current_block
 from leafwise.cli.recorded import Process, Record, make_report
-from leafwise.cli.recorder import Recorder
+from leafwise.cli.recorder import Recorder, first_line
 
 _loaded: "list[Explainer]" = []
+_NOT_CHECKED: Final = "functions jitted in earlier cells are not checked: run those cells again"
 
 
 def load(shell: Any) -> None:
@@ -33,7 +35,8 @@ class Explainer:
 
     def __init__(self, shell: Any) -> None:
         self.shell = shell
-        self.recorder = Recorder(self._write)
+        # `leafwise explain --captures` of a notebook has checked calls from the start.
+        self.recorder = Recorder(self._write, captures=current_block() is not None)
         self.records: list[dict[str, Any]] | None = None  # None between cells
         self.captures: dict[int, dict[str, Any]] = {}  # the last record of each function
 
@@ -53,13 +56,13 @@ class Explainer:
         options = line.strip() if cell is not None else ""
         if options not in {"", "--captures"}:
             way = f"`leafwise explain {options} NOTEBOOK.ipynb` does"
+            way = "did you mean that?" if "--captures".startswith(options) else way
             raise UsageError(f"%%explain takes no argument but --captures: {way}")
         number = len(self.shell.user_ns["In"]) - 1
         compiler = self.shell.compile
         compiler.cache = functools.partial(_cache, compiler.cache, number)
         self.recorder.forget()
-        if options:
-            self.recorder.list_captures()
+        is_first = bool(options) and self.recorder.list_captures()
         self.records, began = [], time.time()
         # A line in place of the magic's, which keeps the line numbers of the cell.
         code = line if cell is None else f"# %%explain\n{cell}"
@@ -81,7 +84,8 @@ class Explainer:
         report.seconds = time.time() - began
         error = result.error_before_exec or result.error_in_exec
         if error is not None:
-            report.exit, report.ended = 1, f"{type(error).__name__}: {error}"
+            report.exit, report.ended = 1, first_line(error)
+        report.warnings += [_NOT_CHECKED] * is_first
         text = io.StringIO()
         tables.print_report(report, Console(file=text, width=80, force_jupyter=False))
         page = tables.html_page(report, tables.FRAGMENT)

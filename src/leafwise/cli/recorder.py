@@ -35,7 +35,13 @@ from leafwise._jax.events import EventKind, ignore_events
 from leafwise._jax.exchanges import watch_exchanges
 from leafwise._jax.stack import outer_call
 from leafwise._jit.audit import Audit
-from leafwise._jit.blocks import CaptureChecks, StaleAction, StaleCapture, switch_block
+from leafwise._jit.blocks import (
+    CaptureChecks,
+    StaleAction,
+    StaleCapture,
+    current_block,
+    switch_block,
+)
 from leafwise._jit.callee import code_id, definition
 from leafwise._jit.jax_errors import section_for
 from leafwise._jit.jit import AUDITS, jit_with_log
@@ -89,10 +95,14 @@ def _note_end(write: Callable[..., None], recorder: "Recorder", process: int) ->
     write(ended=time.time())
     error = getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
     if error is not None:
-        text = f"{type(error).__name__}: {message_of(error)}"
-        lines = re.match(r"(?:.*[:;]\n\s*)*.*", text)  # also the line after "They differ:"
-        docs = section_for(error)
-        write(error=" ".join(lines[0].split()) if lines else text, docs=docs)
+        write(error=first_line(error), docs=section_for(error))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the class of an error and the first line of its message."""
+    text = f"{type(error).__name__}: {message_of(error)}"
+    lines = re.match(r"(?:.*[:;]\n\s*)*.*", text)  # also the line after "They differ:"
+    return " ".join(lines[0].split()) if lines else text
 
 
 class Recorder(CaptureChecks):
@@ -123,6 +133,7 @@ class Recorder(CaptureChecks):
         self._calls = CallCounts()
         self._without_jit: SiteRecord | None = None
         self._lists_captures = captures
+        self._around: CaptureChecks | None = None  # `leafwise explain` of a notebook with magics
         self._written = set[Any]()
         self._left_out = dict[str, str]()
         self._original: Callable[..., Any] = jax.jit
@@ -139,13 +150,15 @@ class Recorder(CaptureChecks):
             self._unwatch = watch_exchanges(self._audit.add_exchange)
         watch_events(self._record)
 
-    def list_captures(self) -> None:
-        """List captures from now on, and check each call of what is jitted from now on."""
-        if not self._lists_captures:
+    def list_captures(self) -> bool:
+        """List captures and check what is jitted from now on; return whether that is new."""
+        if is_new := not self._lists_captures:
             self._check_calls()
         self._lists_captures = True
+        return is_new
 
     def _check_calls(self) -> None:
+        self._around = current_block()
         namespace: Any = jax
         namespace.jit = self._checked_jit()
         switch_block(self, is_on=True)
@@ -349,6 +362,8 @@ class Recorder(CaptureChecks):
 
     def note(self, owner: int, stale: list[StaleCapture]) -> None:
         """Record the stale captures that a call found, each once."""
+        if self._around is not None:
+            self._around.note(owner, stale)
         if self._audit is not None:
             self._audit.add_stale(stale)
         for capture in stale if self._lists_captures else ():

@@ -199,7 +199,7 @@ def test_what_other_libraries_do_not_promise(models: Project) -> None:
     result = models.run("-o", "leafwise_laws=static-types", "-rx")
     result.assert_outcomes(passed=1, xfailed=1)
     result.stdout.fnmatch_lines(
-        ["XFAIL leafwise::mypkg.models.Swapped::static-types - its library*"]
+        ["XFAIL leafwise::mypkg.models.Swapped::static-types - a warning: Swapped.n: *"]
     )
     result = models.run("-o", "leafwise_laws=static-types", "--leafwise-warnings-as-errors")
     result.assert_outcomes(passed=1, failed=1)

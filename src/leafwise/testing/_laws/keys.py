@@ -103,6 +103,8 @@ def same_arguments(case: Case) -> None:
     for one, other in recreated[:1]:
         path, kind = one.path, type(one.value)
         what = f"another {kind.__name__}{_line_of(one)}"
+        if is_function(one.value):
+            fix = "define the function once, at module level, or as a method"
         if not is_function(one.value) and compares_by_identity(kind):
             fix = by_value_fix(kind)
         elif is_decorated(type(one.owner)) and not is_distinct(one.value, other.value, "content"):

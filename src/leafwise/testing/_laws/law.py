@@ -62,8 +62,8 @@ class Law(StrEnum):
     )
     SAME_ARGUMENTS = (
         "same-arguments",
-        "instances from the same arguments have equal treedefs; others are a warning",
-        "hold what it is made of, or use a method",
+        "instances from the same arguments have equal treedefs; unequal ones are a warning",
+        "build the statics from the arguments alone: no new functions, no counters",
     )
     STABLE_TREEDEF = (
         "stable-treedef",

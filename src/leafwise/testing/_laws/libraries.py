@@ -7,8 +7,9 @@ from typing import Any, Final, NamedTuple
 import jax
 
 from leafwise._classes import refusals
+from leafwise._classes.annotations import without_marks
 from leafwise._classes.registry import registered_names
-from leafwise._classes.spec import is_decorated
+from leafwise._classes.spec import frozen_kind, is_decorated
 from leafwise._jit.jax_errors import as_static
 from leafwise._objects.source.code import is_installed_module
 from leafwise._trees.roles import field_names_of
@@ -93,7 +94,10 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
         how = LIBRARIES[library].to_dynamic
         return f"make `{name}` a dynamic field: {how}; or hold it as `lw.StaticArray`"
     if law is Law.AUX_DATA_HASH and name:
-        return f"give `{name}` {WITH_HASH}"
+        field = getattr(cls, "__dataclass_fields__", {}).get(name)
+        kind = "" if field is None else without_marks(field.type)
+        frozen = frozen_kind(kind)
+        return f"give `{name}` {WITH_HASH}{f', and declare it `{frozen}`' * (frozen != kind)}"
     if law in LIBRARIES[library].not_promised:
         return _in_leafwise(instance, name)
     if law is Law.NO_HIDDEN_STATE and name in getattr(cls, "__dataclass_fields__", ()):
@@ -104,7 +108,8 @@ def fix_of(law: Law, instance: Any, path: str) -> str:
 def by_value_fix(kind: type) -> str:
     """Return how a static of a class that compares by identity can equal another."""
     if is_installed_module(kind.__module__):
-        return f"hold what it is made of: {kind.__name__} compares by identity"
+        name = kind.__name__
+        return f"store the arguments of {name}, and create it in a method: it compares by identity"
     return f"make {kind.__name__} a frozen dataclass: it compares by identity"
 
 

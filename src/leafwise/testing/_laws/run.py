@@ -6,6 +6,7 @@ import functools
 import math
 import re
 import time
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
@@ -205,7 +206,9 @@ def _draw(
     if seed is not None:
         run = hypothesis.seed(seed)(run)
     try:
-        with hypothesis.reporting.with_reporter(lambda _: None):
+        with hypothesis.reporting.with_reporter(lambda _: None), warnings.catch_warnings():
+            # By equinox, of values that are drawn here in place of a user's statics.
+            warnings.filterwarnings("ignore", "A JAX array is being set as static")
             run()
     except StopSearch:
         return False
