@@ -21,11 +21,11 @@ def test_the_table_is_that_of_the_results(load: Load) -> None:
     assert page.filled(text, page.committed()[-1]) == text, AGAIN
 
 
-def test_results_are_there_for_every_python(load: Load) -> None:
-    """Each supported Python has results, of the same rows, as JSON and to read."""
+def test_results_are_there_for_two_pythons(load: Load) -> None:
+    """Two Pythons have results, of the same rows, as JSON and to read."""
     page, report = load("page"), load("report")
     reports = page.committed()
-    assert [each.setting.minor for each in reports] == ["3.11", "3.12", "3.13", "3.14"]
+    assert [each.setting.minor for each in reports] == ["3.12", "3.14"]
     names = [[row.name for row in each.rows if row.table != "explain"] for each in reports]
     assert all(each == names[0] for each in names)
     for each in reports:
