@@ -76,7 +76,7 @@ ENDS = list(dict.fromkeys((OLDEST, NEWEST)))
 QUICK = "(unit or hazard or message) and not (slow or nightly)"
 BRIEF = "(hazard or message) and not (slow or nightly)"
 CHOSEN = {
-    OLDEST: "(unit or hazard or message or oracle) and not (slow or nightly)",
+    OLDEST: ("(hazard or message or oracle or (unit and reads_jax)) and not (slow or nightly)"),
     # Also of one alone. What is slow with other libraries is left to `downstream`.
     NEWEST: (
         "not (downstream or foreign or no_extras or site or bench or nightly or (interop and slow))"

@@ -88,6 +88,7 @@ KINDS = {
 }
 IN_WINGS = {"unit", "hazard", "message", "oracle"}
 WHEN = {"slow", "nightly"}
+READS_JAX = ("captures", "compare", "jax", "jit")  # the wings that depend on JAX's version
 
 
 @functools.cache
@@ -108,6 +109,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         kinds = _kinds_of(item.path)
         if kinds and not any(map(item.get_closest_marker, kinds)):
             item.add_marker("unit" if kinds is IN_WINGS else next(iter(kinds)))
+        if item.path.parent.name in READS_JAX:
+            item.add_marker("reads_jax")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -115,12 +118,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     chosen: str = config.option.markexpr
     kinds = _kinds_of(collection_path)
     names = set(re.findall(r"\w+", chosen)) - {"and", "or", "not"}
-    if not kinds or not names or not names <= {*KINDS.values(), *IN_WINGS, *WHEN}:
+    if not kinds or not names or not names <= {*KINDS.values(), *IN_WINGS, *WHEN, "reads_jax"}:
         return None
     marks = (
         {name: name in each for name in names}
         for kind in kinds
-        for each in ((kind,), (kind, "slow"), (kind, "nightly"), (kind, *WHEN))
+        for each in ((kind, "reads_jax"), (kind, "slow"), (kind, "nightly"), (kind, *WHEN))
     )
     # An expression of pytest's, of nothing but such names, is one of Python's.
     return None if any(eval(chosen, {}, each) for each in marks) else True  # noqa: S307

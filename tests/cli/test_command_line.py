@@ -173,6 +173,7 @@ def write_all():
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="`puts` is in a library of another name there")
 def test_the_report_alone_is_written_to_descriptor_1(run: Runner, write: Write) -> None:

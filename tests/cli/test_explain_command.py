@@ -259,6 +259,7 @@ def test_what_scripts_do_before_jax(run: Runner, way: str) -> None:
     assert words[gate] in done.stderr, done.stderr
 
 
+@pytest.mark.nightly
 def test_a_look_at_records_adds_none(run: Runner) -> None:
     """The command itself is not recorded, nor is a process for which the variable is empty."""
     script, more = run.write("import jax"), {**os.environ, "LEAFWISE_EXPLAIN": "records"}
