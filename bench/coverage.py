@@ -25,12 +25,14 @@ VERDICTS: Final[dict[str, dict[str, str]]] = {
     "brainstate_rnn": {
         "56: args[0], args[1], shape": TRUE,
         **dict.fromkeys([f"{line}: first, outside" for line in (18, 34)], TRUE),
+        "26: first, line": TRUE,
     },
     "dynamax_casino": {
         "27: _loss_fn, function": TRUE,
-        "23: first, outside": TRUE,
+        **dict.fromkeys([f"{line}: first, outside" for line in (13, 17, 18, 23)], TRUE),
+        "23: first, line": TRUE,
     },
-    "equimo_vit": {"25: first, loop": TRUE},
+    "equimo_vit": {"25: first, loop": TRUE, "13: first, outside": TRUE},
     "exponax_rollouts": {
         **dict.fromkeys([f"{line}: outside" for line in (13, 16, 21, 22)], TRUE),
         **dict.fromkeys([f"{line}: first, outside" for line in (11, 12, 18, 20)], TRUE),
@@ -41,17 +43,23 @@ VERDICTS: Final[dict[str, dict[str, str]]] = {
         "33: first, outside": TRUE,
         "37: first, line": TRUE,
     },
-    "flax_gemma": {"68: temperature, static": TRUE, "68: tokens, shape": TRUE},
+    "flax_gemma": {
+        "68: temperature, static": TRUE,
+        "68: tokens, shape": TRUE,
+        "65: first, outside": TRUE,
+        "41: first, copies": TRUE,
+    },
     "flax_imagenet": {
-        "39: first, loop": TRUE,  # yet `init` is slow by its random draws
+        "25: first, draws": TRUE,
+        "39: first, loop": TRUE,
         "47: first, line": LINE,
-        "66: first, outside": TRUE,
+        **dict.fromkeys([f"{line}: first, outside" for line in (47, 66)], TRUE),
     },
     "haiku_transformer": {"20: first, loop": TRUE, "51: first, outside": TRUE},
     "jaxoplanet_orbits": {
         "20: light_curve_impl, function": TRUE,
         "17: light_curve_impl, function": TRUE,
-        "26: first, line": LINE,
+        **dict.fromkeys([f"{line}: first, line" for line in (17, 26)], TRUE),
     },
     "jaxsim_arm": {
         "26: link_name, static": DESIGN,
@@ -62,14 +70,15 @@ VERDICTS: Final[dict[str, dict[str, str]]] = {
     },
     "mpax_lps": {"24: outside": TRUE, "23: first, outside": TRUE, "27: first, line": TRUE},
     "optax_nanolm": {
-        "48: first, line": LINE,
+        "32: first, copies": TRUE,
         **dict.fromkeys([f"{line}: first, outside" for line in (58, 59, 66)], TRUE),
     },
     "pgx_alphazero": {
         "61: params['conv2_d']['b'], params['conv2_d']['w'] and 16 more, sharding": TRUE,
         "62: params['conv2_d']['b'], params['conv2_d']['w'] and 16 more, sharding": TRUE,
         **dict.fromkeys([f"{line}: first, line" for line in (19, 22, 40, 52)], LINE),
-        "56: first, outside": TRUE,
+        **dict.fromkeys([f"{line}: first, draws" for line in (19, 22)], TRUE),
+        **dict.fromkeys([f"{line}: first, outside" for line in (56, 57)], TRUE),
     },
     "pgx_games": {"14: first, outside": TRUE},  # three games are three programs
     "sax_circuits": {
@@ -87,8 +96,7 @@ VERDICTS: Final[dict[str, dict[str, str]]] = {
         "38: self.kernel, structure": DESIGN,
         "38: b, structure": DESIGN,
         "38: b.d, weak type": TRUE,
-        "34: first, outside": TRUE,
-        "18: first, outside": TRUE,
+        **dict.fromkeys([f"{line}: first, outside" for line in (18, 26, 34)], TRUE),
     },
     "torax_basic": {"13: first, line": TRUE, "13: first, outside": TRUE},
 }
