@@ -45,7 +45,7 @@ def compare_printed(example: Example) -> None:
 
 
 SAID: list[str] = []  # what JAX raised and logged in the last block
-LINKS: list[tuple[int, str]] = []  # of what was raised, with the line
+RAISED: list[tuple[int, BaseException]] = []  # with the line
 
 
 class Listener(logging.Handler):
@@ -74,8 +74,6 @@ def texts_of(error: BaseException | None) -> Iterator[str]:
 
 def run_block(example: Example) -> None:
     """Run one block, statement by statement, numbered as in its page."""
-    from tests.kit.inside import section_for  # which the check of types has no need of
-
     SAID.clear()
     PRINTED.clear()
     # Blank lines in front make tracebacks and `inspect.getsource` show the page itself.
@@ -94,7 +92,7 @@ def run_block(example: Example) -> None:
             if not wanted or wanted[0] not in {kind.__name__ for kind in type(error).__mro__}:
                 raise
             SAID.extend(texts_of(error))
-            LINKS.append((statement.lineno, section_for(error)))
+            RAISED.append((statement.lineno, error.with_traceback(None)))
             PRINTED.clear()  # the text below is that of the error
         else:
             assert not wanted, f"{example.path}:{statement.lineno} did not raise {wanted[0]}"
@@ -153,17 +151,18 @@ def test_page_runs(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 def test_each_error_of_jax_leads_to_its_section(monkeypatch: pytest.MonkeyPatch) -> None:
     """What `leafwise explain` names of an error is the section that it is raised in."""
-    from tests.kit.inside import SECTIONS
+    from tests.kit.inside import SECTIONS, section_for  # which need extras
 
-    LINKS.clear()
+    RAISED.clear()
     page = ROOT / "docs" / "how-to" / "troubleshooting.md"
     run_page(page, monkeypatch)
     lines = page.read_text(encoding="utf-8").splitlines()
-    for number, link in LINKS:
+    links = [(number, section_for(error)) for number, error in RAISED]
+    for number, link in links:
         heading = next(line[4:] for line in lines[number::-1] if line.startswith("### "))
         section = re.sub(r"[^\w-]+", "-", re.sub(r"[^\w\s-]", "", heading)).lower()
         assert link.endswith(f"/how-to/troubleshooting/#{section}")
-    assert {link.rpartition("#")[2] for _, link in LINKS} == set(SECTIONS)
+    assert {link.rpartition("#")[2] for _, link in links} == set(SECTIONS)
 
 
 @pytest.mark.parametrize(
