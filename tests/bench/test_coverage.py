@@ -20,7 +20,7 @@ def test_nested_events_count_once(load: Load) -> None:
 
 
 def test_only_judged_findings_are_accounted_for(load: Load) -> None:
-    """What nobody judged accounts for nothing, nor does a place without a cause."""
+    """What was not judged accounts for nothing, nor does a place without a cause."""
     coverage = load("coverage")
     batch = {"path": "tokens", "kind": "shape", "change": "(4,) -> (3,)"}
     finding = {

@@ -15,7 +15,7 @@ from tests.kit.inside import annotations_of, call_costs, html_page, to_json
 import leafwise as lw
 
 pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 12), reason="nobody counts runs of lines before Python 3.12"
+    sys.version_info < (3, 12), reason="runs of lines are not counted before Python 3.12"
 )
 
 LARGE = 1 << 18  # float32: a mebibyte

@@ -87,7 +87,7 @@ def test_a_start_up(explained: Explained, monkeypatch: pytest.MonkeyPatch) -> No
         jax.clear_caches()
         code = f"import jax, numpy as np, {name} as nets\nx = np.ones(3)\nparams = nets.init(x)\n"
         found = explained(script("start.py", code)).get("first", [])
-        if sys.version_info < (3, 12):  # there nobody counts calls
+        if sys.version_info < (3, 12):  # calls are not counted there
             assert not found
             continue
         (finding,) = found
@@ -162,7 +162,7 @@ FIRST(keys), SECOND(keys)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts calls")
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="calls are not counted")
 @pytest.mark.parametrize(("first", "second"), [("build", "two"), ("two", "build")])
 def test_draws_share_a_program(first: str, second: str) -> None:
     """Calls are counted by the lines around them: eight below each line, of one program."""

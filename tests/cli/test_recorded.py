@@ -154,7 +154,7 @@ def sizes_of_layers(n: int) -> None:
     jax.tree.map(lambda x: jnp.sinh(x) - 1, [np.ones(WIDTH + n * m) for m in range(1, 6)])
 
 
-COUNTED = pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
+COUNTED = pytest.mark.skipif(sys.version_info < (3, 12), reason="runs of lines are not counted")
 
 
 @COUNTED

@@ -49,7 +49,7 @@ def test_a_fix(
 ) -> None:
     """It is printed for the program before; after it no repeat is left, and the output is equal."""
     if COUNTED in fix and sys.version_info < (3, 12):
-        pytest.skip("before Python 3.12 nobody counts runs of lines, and JAX is older")
+        pytest.skip("before Python 3.12 runs of lines are not counted, and JAX is older")
     for module in (first_compiles, program_recorder):
         monkeypatch.setattr(module, "LEAST", 0.0)  # each first compile is a long one
     monkeypatch.setattr(program_recorder, "_SMALL", 0.0)

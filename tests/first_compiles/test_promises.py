@@ -11,7 +11,7 @@ from tests.kit.processes import Runner, run_python
 
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts calls"),
+    pytest.mark.skipif(sys.version_info < (3, 12), reason="calls are not counted"),
 ]
 
 PASSES = """\

@@ -16,7 +16,7 @@ from tests.kit.inside import first_compiles, program_recorder
 pytestmark = [
     pytest.mark.nightly,  # shares of seconds, which a busy machine may change
     pytest.mark.usefixtures("lines"),
-    pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts calls"),
+    pytest.mark.skipif(sys.version_info < (3, 12), reason="calls are not counted"),
 ]
 
 HEAD = """\

@@ -19,7 +19,7 @@ from leafwise.types import Explanation, Reason
 WIDTH = 83
 Run = Callable[[int], Any]
 
-counts_runs = pytest.mark.skipif(sys.version_info < (3, 12), reason="nobody counts runs of lines")
+counts_runs = pytest.mark.skipif(sys.version_info < (3, 12), reason="runs of lines are not counted")
 
 
 def body(carry: Any, x: Any) -> Any:
