@@ -110,6 +110,15 @@ def test_lines_are_one_finding() -> None:
     assert text.endswith("of its 5,532 operations, 50% from churn.py:4, 25% from churn.py:7")
 
 
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_the_cost_of_constants(is_folded: bool) -> None:
+    """What they cost is known only if XLA folds them."""
+    (finding,) = first_findings(
+        program(Origin("constants", site(), nbytes=31 << 20, is_folded=is_folded, fix=Fix("pass")))
+    )
+    assert finding.has_cause is is_folded
+
+
 def test_functions_of_a_package() -> None:
     """They stand in place of their line, which is said if there are several."""
     found = Origin("line", site(4), path="simulate > contact", share=0.8, runs=30)
@@ -292,8 +301,11 @@ def test_what_jax_read_from_its_cache_on_disk() -> None:
     read = [dataclasses.replace(one, kind="cache hit") for one in events]
     assert first_findings(events)
     assert not first_findings(read)
-    (few,) = first_findings(start_up(7, 0.3))
-    assert list(map(str, few.fixes())) == [f"leave it: {CACHE}"]
+    # The trace of the first one loads parts of JAX.
+    load = event("trace", -2.0, 1.5, name="op0", eager=True, explanation=FIRST)
+    fixes = [str(first_findings([load, *start_up(n, 0.02)])[0].fixes()[0]) for n in (7, 8)]
+    assert fixes[0] == f"leave it: {CACHE}"
+    assert fixes[1].startswith("put this loop into a function of its arrays and `jax.jit` that")
 
 
 def test_a_start_up_beside_a_step() -> None:
